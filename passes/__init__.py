@@ -1,0 +1,1 @@
+"""One graph rewrite a file; a new file here is a new pass at once."""
