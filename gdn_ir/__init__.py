@@ -1,3 +1,23 @@
-"""Rewrites, checks and draws ONNX graphs that contain a Gated DeltaNet."""
+"""Rewrites, checks and draws ONNX graphs that contain a Gated DeltaNet.
+
+    import gdn_ir
+    model, report = gdn_ir.optimize("model.onnx")
+    gdn_ir.save(model, "model.opt.onnx")
+"""
+
+from gdn_ir.model_file import BadModel, load, save
+from gdn_ir.optimizer import Report, optimize
+from gdn_ir.pipeline import BadPipeline
+from gdn_ir.verify import VerificationFailed
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BadModel",
+    "BadPipeline",
+    "Report",
+    "VerificationFailed",
+    "load",
+    "optimize",
+    "save",
+]

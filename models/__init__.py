@@ -1,1 +1,1 @@
-"""The gated delta rule: its float64 reference, ONNX builders, exporters of installed transformers."""
+"""The gated delta rule: float64 reference, ONNX builders, exporters of transformers."""

@@ -1,0 +1,73 @@
+"""`gdn-ir build`: writes a baseline model."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gdn_ir import model_file
+from gdn_ir.cli.printing import print_json, print_line
+from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.observers import count_nodes
+
+
+class Form(str, Enum):
+    """How the chunk loop and the inverse are written."""
+
+    UNROLLED = "unrolled"
+
+
+class Mask(str, Enum):
+    """How the decay is masked."""
+
+    FILL_INF = "fill-inf"
+    FILL_ZERO = "fill-zero"
+
+
+class DType(str, Enum):
+    """The type of q, k, v, g and beta."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+def command(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    form: Annotated[Form, typer.Option(help="unrolled: as torch.onnx leaves it.")] = Form.UNROLLED,
+    mask: Annotated[
+        Mask, typer.Option(help="fill-inf: today's transformers; fill-zero: the older form.")
+    ] = Mask.FILL_INF,
+    batch: Annotated[int, typer.Option(help="Sequences.")] = 1,
+    seq: Annotated[int, typer.Option(help="Tokens; any number.")] = 512,
+    heads: Annotated[int, typer.Option(help="Value heads.")] = 4,
+    key_heads: Annotated[int | None, typer.Option(help="Query/key heads; default: heads.")] = None,
+    head_dim: Annotated[int, typer.Option(help="Key dimension.")] = 64,
+    value_dim: Annotated[int | None, typer.Option(help="Value dimension; default: head-dim.")] = None,
+    chunk: Annotated[int, typer.Option(help="Tokens in a chunk.")] = 64,
+    state: Annotated[bool, typer.Option(help="Take and return a state.")] = False,
+    l2norm: Annotated[bool, typer.Option(help="Normalise q and k in the graph.")] = False,
+    dtype: Annotated[DType, typer.Option(help="Of q, k, v, g and beta.")] = DType.FLOAT32,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write a baseline gated delta rule, as an exporter leaves it."""
+    model = build_unrolled(
+        batch=batch,
+        seq=seq,
+        heads=heads,
+        key_heads=key_heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        chunk=chunk,
+        state=state,
+        l2norm=l2norm,
+        dtype=dtype.value,
+        mask=mask.value,
+    )
+    model_file.save(model, output)
+    if as_json:
+        print_json({"output": str(output), "form": form.value, "nodes": count_nodes(model)})
+    else:
+        print_line(f"wrote {output}: {count_nodes(model)} nodes")

@@ -1,0 +1,99 @@
+"""`gdn-ir demo`: the whole way in one command, on a model that it builds itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import onnx_ir as ir
+import typer
+from rich.progress import Progress
+
+from gdn_ir import model_file, runtime
+from gdn_ir.cli.printing import console, print_json, print_line, print_table
+from gdn_ir.evaluate import Array
+from gdn_ir.graph_view import copies, serial_steps
+from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.models.reference import adversarial_inputs, recurrence
+from gdn_ir.observers import count_nodes
+from gdn_ir.optimizer import optimize
+
+_SIZE = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
+
+
+def command(
+    out: Annotated[Path, typer.Option(help="Folder for the two models.")] = Path("demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Build the baseline, optimize, gate, run, and print a table of both."""
+    out.mkdir(parents=True, exist_ok=True)
+    with Progress(console=console(), disable=as_json, transient=True) as progress:
+        task = progress.add_task("building the baseline", total=4)
+        baseline = build_unrolled(**_SIZE, mask="fill-zero")
+        progress.update(task, advance=1, description="optimizing and gating")
+        optimized, report = optimize(baseline)
+        paths = {"baseline": out / "baseline.onnx", "optimized": out / "optimized.onnx"}
+        model_file.save(baseline, paths["baseline"])
+        model_file.save(optimized, paths["optimized"])
+        progress.update(task, advance=1, description="running against the float64 recurrence")
+        models = {"baseline": baseline, "optimized": optimized}
+        errors = {name: _errors(model) for name, model in models.items()}
+        progress.update(task, advance=1, description="timing")
+        feeds = _float32(adversarial_inputs(**_SIZE)["random"], baseline)
+        timings = runtime.time_interleaved(list(models.values()), [feeds, feeds])
+        progress.update(task, advance=1)
+    columns = {
+        name: {
+            "nodes": count_nodes(model),
+            "serial steps": serial_steps(model.graph),
+            "copies in": copies(model.graph)[0],
+            "copies out": copies(model.graph)[1],
+            "ms": round(timing.median_ms, 2),
+            **{f"error, {family}": value for family, value in errors[name].items()},
+        }
+        for (name, model), timing in zip(models.items(), timings, strict=True)
+    }
+    if as_json:
+        print_json({"size": _SIZE, **columns, "report": report.to_json()})
+        return
+    _print(columns, report.pipeline, paths)
+
+
+def _print(columns: Mapping[str, Mapping[str, Any]], pipeline: str, paths: Mapping[str, Path]) -> None:
+    size = ", ".join(f"{name} {value}" for name, value in _SIZE.items())
+    before, after = columns["baseline"], columns["optimized"]
+    rows = [[row, _text(before[row]), _text(after[row]), _gain(before[row], after[row])] for row in before]
+    print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, ""], rows)
+    print_line(f"pipeline: {pipeline}")
+    print_line("errors: largest, relative to the largest output, against the float64 recurrence")
+    for path in paths.values():
+        print_line(f"wrote {path}")
+
+
+def _errors(model: ir.Model) -> dict[str, float]:
+    """Largest output error on each family of inputs, relative to the largest output."""
+    errors = {}
+    with runtime.session(model) as session:
+        for family, inputs in adversarial_inputs(**_SIZE).items():
+            feeds = _float32(inputs, model)
+            # The recurrence gets the numbers that the model gets, after their rounding.
+            truth, _ = recurrence(**feeds)
+            (output,) = session.run(None, feeds)
+            errors[family] = float(np.abs(output - truth).max() / np.abs(truth).max())
+    return errors
+
+
+def _float32(inputs: Mapping[str, Array], model: ir.Model) -> dict[str, Array]:
+    return {v.name or "": inputs[v.name or ""].astype(np.float32) for v in model.graph.inputs}
+
+
+def _text(value: float) -> str:
+    return f"{value:.1e}" if isinstance(value, float) and value < 1e-2 else str(value)
+
+
+def _gain(before: float, after: float) -> str:
+    if not after or before / after < 1.05:
+        return ""
+    return f"{before / after:.1f} times less"

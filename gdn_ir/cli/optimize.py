@@ -1,0 +1,97 @@
+"""`gdn-ir optimize`: the main job."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gdn_ir import model_file
+from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
+from gdn_ir.optimizer import Report
+from gdn_ir.optimizer import optimize as optimize_model
+
+
+class Verify(str, Enum):
+    """How far the result is checked."""
+
+    NUMERIC = "numeric"
+    STRUCTURE = "structure"
+    NONE = "none"
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="The model to rewrite.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    target: Annotated[
+        str | None, typer.Option(help="Whose pipeline to run; default: portable.")
+    ] = None,
+    passes: Annotated[
+        str | None, typer.Option(help="Pipeline text to run instead, e.g. 'exp-mask,dce'.")
+    ] = None,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(help="A fact to take your word for: NAME:strictly-lower. Repeatable."),
+    ] = None,
+    verify: Annotated[
+        Verify,
+        typer.Option(help="numeric: run every rewritten region on its worst-case inputs."),
+    ] = Verify.NUMERIC,
+    dump: Annotated[
+        Path | None, typer.Option(help="A folder for the model after each pass.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Rewrite a model, check it, and write it if it passes."""
+    optimized, report = optimize_model(
+        model,
+        target=target,
+        passes=passes,
+        assume=assume or (),
+        verify=verify.value,
+        dump=dump,
+    )
+    model_file.save(optimized, output, inputs=[model])
+    if as_json:
+        print_json({"output": str(output), **report.to_json()})
+    else:
+        _print(report)
+        print_line(f"wrote {output}")
+    for warning in report.warnings:
+        print_warning(warning)
+
+
+def _print(report: Report) -> None:
+    print_table(
+        "Passes",
+        ["pass", "nodes", "rewrites", "seconds"],
+        [
+            [
+                record.pass_text,
+                f"{record.nodes_before} -> {record.nodes_after}",
+                len(record.rewrites),
+                f"{record.seconds:.2f}",
+            ]
+            for record in report.passes
+        ],
+    )
+    for record in report.passes:
+        for rewrite in record.rewrites:
+            nodes = f"{len(rewrite.before.graph)} -> {len(rewrite.after.graph)} nodes"
+            print_line(f"  {record.pass_text}: '{rewrite.where}': {rewrite.found}; {nodes}")
+        for declined in record.declined:
+            print_line(f"  {declined.pass_text} declined '{declined.where}': {declined.reason}")
+    for fact in report.assumes:
+        print_line(f"  assumes: {fact}")
+    if report.region_errors:
+        worst = max(report.region_errors, key=lambda error: error.after)
+        print_line(
+            f"numeric gate: passed on {len(report.region_errors)} outputs of worst-case runs; "
+            f"largest error {worst.after:.1e} of scale ({worst.before:.1e} before) "
+            f"at '{worst.where}' on {worst.sample}"
+        )
+    if report.whole_model:
+        largest = max(error.difference for error in report.whole_model)
+        print_line(f"whole model: outputs within {largest:.1e} of scale of the original's")

@@ -1,0 +1,48 @@
+"""What all commands print with: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+def print_json(data: object) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(data, indent=2))  # noqa: T201
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; a column whose cells are all numbers is set to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(_is_numeric(row[index]) for row in cells)
+        table.add_column(escape(column), justify="right" if numeric else "left")
+    for row in cells:
+        table.add_row(*map(escape, row))
+    console().print(table)
+
+
+def print_line(text: str) -> None:
+    """A line of plain text; names from models are never read as markup."""
+    console().print(escape(text), highlight=False, soft_wrap=True)
+
+
+def print_warning(text: str) -> None:
+    """A line on standard error."""
+    Console(stderr=True).print(f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def console() -> Console:
+    """Standard output; wide enough for tables where it is no terminal."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=120)
+
+
+def _is_numeric(cell: str) -> bool:
+    return all(part.strip("x%").replace(".", "", 1).lstrip("-").replace("e-", "").isdigit()
+               for part in cell.split()) if cell.split() else True

@@ -1,0 +1,109 @@
+"""A scope of a model as a networkx graph: built for one question, thrown away after a mutation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import networkx as nx
+import onnx_ir as ir
+
+# Ops that only rename or re-index what is there: no arithmetic, and no copy that a reader would
+# call one. Counted as neither work nor traffic.
+VIEW_OPS = frozenset({"Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten"})
+COPY_IN_OPS = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Split"})
+COPY_OUT_OPS = frozenset({"Concat", "Scatter", "ScatterElements", "ScatterND"})
+_RANDOM_OPS = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+     "RandomUniformLike"}
+)  # fmt: skip
+
+
+def is_onnx(node: ir.Node, op_type: str | None = None) -> bool:
+    """Whether the node is an op of the standard domain (and of this type)."""
+    return node.domain in ("", "ai.onnx") and op_type in (None, node.op_type)
+
+
+def is_deterministic(node: ir.Node) -> bool:
+    """Whether equal inputs give equal outputs; ops of foreign domains are not known to."""
+    if not is_onnx(node) or node.op_type in _RANDOM_OPS:
+        return False
+    if node.op_type != "Dropout":
+        return True
+    # Dropout draws random numbers only in training mode, its third input.
+    return len(node.inputs) < 3 or node.inputs[2] is None
+
+
+def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs a control-flow node holds (Loop, Scan, If)."""
+    for attr in node.attributes.values():
+        if attr.type == ir.AttributeType.GRAPH:
+            yield attr.as_graph()
+        elif attr.type == ir.AttributeType.GRAPHS:
+            yield from attr.as_graphs()
+
+
+def captures(node: ir.Node) -> list[ir.Value]:
+    """Values of enclosing scopes that the bodies of `node` use, each once, in order of use.
+
+    onnx_ir counts such a use on the body node, not on the Loop, Scan or If that owns the body.
+    """
+    found: dict[ir.Value, None] = {}
+    inside: set[ir.Graph] = set()
+    stack = list(bodies(node))
+    while stack:
+        graph = stack.pop()
+        inside.add(graph)
+        for inner in graph:
+            stack.extend(bodies(inner))
+            found.update((value, None) for value in inner.inputs if value is not None)
+        found.update((value, None) for value in graph.outputs)
+    return [value for value in found if value.graph is not None and value.graph not in inside]
+
+
+def operands(node: ir.Node) -> list[ir.Value]:
+    """All values the node needs: its inputs, then what its bodies capture."""
+    return [value for value in node.inputs if value is not None] + captures(node)
+
+
+def scopes(model: ir.Model) -> Iterator[ir.Graph]:
+    """Every graph of the model: main, local functions, and the bodies inside, outermost first."""
+    stack = [function.graph for function in model.functions.values()] + [model.graph]
+    while stack:
+        graph = stack.pop()
+        yield graph
+        for node in graph:
+            stack.extend(bodies(node))
+
+
+def node_graph(graph: ir.Graph) -> nx.DiGraph:
+    """The scope's nodes and one edge per producer and consumer in it.
+
+    A control-flow node also depends on the producers of what its bodies capture. 20,000 nodes
+    take about 0.1 s.
+    """
+    view = nx.DiGraph()
+    view.add_nodes_from(graph)
+    for node in graph:
+        for value in operands(node):
+            producer = value.producer()
+            if producer is not None and producer.graph is graph:
+                view.add_edge(producer, node)
+    return view
+
+
+def serial_steps(graph: ir.Graph) -> int:
+    """Ops on the longest dependent path of the scope, views and constants not counted."""
+    view = node_graph(graph)
+    for source, target, edge in view.edges(data=True):
+        edge["weight"] = int(target.op_type not in VIEW_OPS)
+        if view.in_degree(source) == 0 and source.op_type not in VIEW_OPS | {"Constant"}:
+            edge["weight"] += 1
+    if not view.number_of_edges():
+        return int(any(node.op_type not in VIEW_OPS | {"Constant"} for node in graph))
+    return int(nx.dag_longest_path_length(view, weight="weight"))
+
+
+def copies(graph: ir.Graph) -> tuple[int, int]:
+    """Ops that take a piece out of a tensor, and ops that put pieces into one."""
+    ops = [node.op_type for node in graph if is_onnx(node)]
+    return sum(op in COPY_IN_OPS for op in ops), sum(op in COPY_OUT_OPS for op in ops)

@@ -1,0 +1,134 @@
+"""Pipeline text, as in MLIR, and the passes it may name.
+
+    pipeline = pass ("," pass)*
+    pass     = name [ "{" [ option (" " option)* ] "}" ]
+    option   = key "=" value
+
+`parse` and `to_text` are inverse to each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from gdn_ir.pass_base import Pass
+
+ENTRY_POINT_GROUP = "gdn_ir.passes"
+
+_PASS = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\{(?P<options>[^{}]*)\})?\s*")
+
+
+class BadPipeline(ValueError):
+    """The text names a pass, an option or a value that does not exist."""
+
+
+@functools.cache
+def registry() -> Mapping[str, type[Pass]]:
+    """All passes by name: those in the package `gdn_ir.passes`, then third-party entry points.
+
+    Raises:
+        BadPipeline: two passes have one name.
+    """
+    found: dict[str, type[Pass]] = {}
+    package = importlib.import_module("gdn_ir.passes")
+    for module in pkgutil.iter_modules(package.__path__):
+        loaded = importlib.import_module(f"gdn_ir.passes.{module.name}")
+        for _, cls in inspect.getmembers(loaded, _is_pass):
+            if cls.__module__ == loaded.__name__:
+                _register(found, cls)
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        _register(found, entry.load())
+    return found
+
+
+def _is_pass(member: object) -> bool:
+    return inspect.isclass(member) and issubclass(member, Pass) and not inspect.isabstract(member)
+
+
+def _register(found: dict[str, type[Pass]], cls: type[Pass]) -> None:
+    known = found.setdefault(cls.name, cls)
+    if known is not cls:
+        raise BadPipeline(
+            f"two passes are called '{cls.name}': {known.__module__} and {cls.__module__}; "
+            "uninstall or rename one"
+        )
+
+
+def parse(text: str) -> tuple[Pass, ...]:
+    """The passes that a pipeline text names.
+
+    Raises:
+        BadPipeline: with the nearest name that does exist.
+    """
+    passes = []
+    position = 0
+    while position < len(text):
+        match = _PASS.match(text, position)
+        position = match.end() if match else position
+        if match is None or (position < len(text) and text[position] != ","):
+            raise BadPipeline(
+                f"pipeline '{text}': expected a pass at '{text[position:]}'; "
+                "write a,b{option=value option=value}"
+            )
+        passes.append(_make(match["name"], match["options"] or ""))
+        if text[position:].strip() == ",":
+            raise BadPipeline(f"pipeline '{text}' ends in a comma; remove it or name a pass")
+        position += 1
+    return tuple(passes)
+
+
+def to_text(passes: Iterable[Pass]) -> str:
+    """The text that `parse` reads back as these passes."""
+    return ",".join(map(str, passes))
+
+
+def _make(name: str, options: str) -> Pass:
+    if name not in registry():
+        raise BadPipeline(f"no pass '{name}'{_nearest(name, registry())}")
+    cls = registry()[name]
+    hints = get_type_hints(cls)
+    fields = [field.name for field in dataclasses.fields(cls)]
+    values: dict[str, Any] = {}
+    for option in options.split():
+        key, equals, value = option.partition("=")
+        if key not in fields:
+            raise BadPipeline(f"pass '{name}' has no option '{key}'{_nearest(key, fields)}")
+        if not equals or key in values:
+            wrong = "is given twice" if key in values else "has no value; write key=value"
+            raise BadPipeline(f"pass '{name}': option '{key}' {wrong}")
+        values[key] = _convert(f"pass '{name}': option '{key}'", value, hints[key])
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise BadPipeline(f"pass '{name}': {error}") from None
+
+
+def _convert(what: str, value: str, hint: Any) -> object:
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            nearest = _nearest(value, get_args(hint))
+            raise BadPipeline(f"{what} is one of {', '.join(get_args(hint))}, not '{value}'{nearest}")
+        return value
+    if hint is bool:
+        if value not in ("true", "false"):
+            raise BadPipeline(f"{what} is true or false, not '{value}'")
+        return value == "true"
+    try:
+        return hint(value)
+    except ValueError:
+        raise BadPipeline(f"{what} takes a value of type {hint.__name__}, not '{value}'") from None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known) or 'none'}"

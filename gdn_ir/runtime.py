@@ -1,0 +1,156 @@
+"""ONNX Runtime: sessions, random inputs, and timing that one session cannot spoil for another."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+
+from gdn_ir.evaluate import Array
+from gdn_ir.graph_view import is_onnx
+
+# protobuf's limit is 2 GiB; beyond this much weight a model goes through a file.
+_MOST_IN_MEMORY = 2**30
+_ERRORS_ONLY = 3
+
+
+class RunFailed(RuntimeError):
+    """ONNX Runtime cannot build or run the model; says what it said, in one line."""
+
+
+@contextmanager
+def session(
+    model: ir.Model | str | os.PathLike[str], *, threads: int | None = None
+) -> Iterator[ort.InferenceSession]:
+    """A CPU session without spinning threads, released at the end of the block.
+
+    Raises:
+        RunFailed: ONNX Runtime rejects the model, or fails in the block.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    # Idle threads of one session spin on the cores that another one needs.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
+    try:
+        with _loadable(model) as source:
+            opened = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        yield opened
+    except Exception as error:
+        if not type(error).__module__.startswith("onnxruntime"):
+            raise
+        message = str(error).strip().splitlines()[0]
+        raise RunFailed(f"ONNX Runtime: {message}") from error
+
+
+@contextmanager
+def _loadable(model: ir.Model | str | os.PathLike[str]) -> Iterator[str | bytes]:
+    if not isinstance(model, ir.Model):
+        yield str(Path(model).absolute())
+        return
+    if weight_bytes(model) <= _MOST_IN_MEMORY:
+        yield ir.to_proto(model).SerializeToString()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        ir.save(model, path, external_data="model.data")
+        yield str(path)
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """Bytes of all initializers of the main graph."""
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def run(model: ir.Model | str | os.PathLike[str], feeds: Mapping[str, Array]) -> list[Array]:
+    """Runs the model once and returns its outputs in order.
+
+    Raises:
+        RunFailed: as `session`.
+    """
+    with session(model) as opened:
+        outputs: list[Array] = opened.run(None, dict(feeds))
+    return outputs
+
+
+def random_inputs(model: ir.Model, seed: int = 0) -> dict[str, Array]:
+    """Inputs that no part of a GDN explodes on: floats N(0, 1) / 8, indices inside what they index.
+
+    Raises:
+        ValueError: an input has a dimension without a number, or a type that is not a number.
+    """
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, Array] = {}
+    for value in model.graph.inputs:
+        name, dtype = value.name or "", value.dtype
+        if value.shape is None or not value.shape.is_static():
+            raise ValueError(
+                f"input '{name}' has shape {value.shape or '?'}: "
+                "pass its values, or fix its dimensions first"
+            )
+        shape = value.shape.numpy()
+        if dtype is not None and dtype.is_floating_point():
+            feeds[name] = (rng.standard_normal(shape) / 8).astype(dtype.numpy())
+        elif dtype is not None and (dtype.is_integer() or dtype == ir.DataType.BOOL):
+            feeds[name] = rng.integers(0, _index_bound(value), shape).astype(dtype.numpy())
+        else:
+            raise ValueError(f"input '{name}' has type {dtype}: pass its values")
+    return feeds
+
+
+def _index_bound(value: ir.Value) -> int:
+    """The size of what the value indexes (a vocabulary), 2 where it indexes nothing."""
+    sizes = []
+    for node, position in value.uses():
+        table = node.inputs[0]
+        if not is_onnx(node, "Gather") or position != 1 or table is None or table.shape is None:
+            continue
+        axis = node.attributes.get("axis")
+        size = table.shape[axis.as_int() if axis else 0]
+        if isinstance(size, int):
+            sizes.append(size)
+    return min(sizes, default=2)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of one run: the median, and all of them."""
+
+    median_ms: float
+    all_ms: tuple[float, ...]
+
+
+def time_interleaved(
+    models: Sequence[ir.Model | str | os.PathLike[str]],
+    feeds: Sequence[Mapping[str, Array]],
+    *,
+    rounds: int = 7,
+    runs: int = 3,
+    threads: int | None = None,
+) -> list[Timing]:
+    """Times models against each other on a machine that may be noisy.
+
+    In every round each model gets a session of its own, alone; one run warms it up and `runs` are
+    timed. What slows the machine down for a while so slows all models alike.
+    """
+    times: list[list[float]] = [[] for _ in models]
+    for _ in range(rounds):
+        for model, inputs, collected in zip(models, feeds, times, strict=True):
+            with session(model, threads=threads) as opened:
+                opened.run(None, dict(inputs))
+                for _ in range(runs):
+                    start = time.perf_counter()
+                    opened.run(None, dict(inputs))
+                    collected.append((time.perf_counter() - start) * 1e3)
+    return [Timing(statistics.median(ms), tuple(ms)) for ms in times]

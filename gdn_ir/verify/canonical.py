@@ -1,0 +1,78 @@
+"""Canonical: a clean-up pass must leave every output made of the same computation.
+
+Outputs are hashed with constants computed, identities looked through and names forgotten, so that
+folding, CSE, DCE and the removal of identities leave the hashes as they were: exact, and linear in
+the size of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from gdn_ir.constants import compute
+from gdn_ir.graph_view import bodies, captures, is_deterministic, is_onnx
+from gdn_ir.pass_base import CleanUp, Pass
+from gdn_ir.pass_manager import Observer
+from gdn_ir.structural_hash import array_digest, combine, constant_digest, operator_key
+from gdn_ir.verify import VerificationFailed
+
+_LIMIT = 16 * 2**20
+
+
+def canonical_outputs(model: ir.Model) -> list[str]:
+    """One hash for each output of the model's main graph."""
+    return _Hashing(model).graph(model.graph, {})
+
+
+class _Hashing:
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+
+    def graph(self, graph: ir.Graph, outer: Mapping[ir.Value, str]) -> list[str]:
+        known = dict(outer)
+        for index, value in enumerate(graph.inputs):
+            known[value] = combine("input", str(index), str(value.type))
+        for value in graph.initializers.values():
+            if value not in known:
+                known[value] = constant_digest(value)
+        for node in graph:
+            known.update(zip(node.outputs, self._node(node, known), strict=True))
+        return [known[value] for value in graph.outputs]
+
+    def _node(self, node: ir.Node, known: Mapping[ir.Value, str]) -> list[str]:
+        if is_onnx(node, "Identity") and node.inputs[0] is not None:
+            return [known[node.inputs[0]]]
+        arrays = compute(node, self._model.opset_imports, _LIMIT)
+        if arrays is not None:
+            return [array_digest(array) for array in arrays]
+        parts = [operator_key(node)]
+        parts += [known[value] if value is not None else "absent" for value in node.inputs]
+        outer = {value: known[value] for value in captures(node)}
+        for body in bodies(node):
+            parts += ["body", *self.graph(body, outer)]
+        if not is_deterministic(node) and is_onnx(node):
+            # Two draws are two draws, however alike the nodes are.
+            parts.append(node.outputs[0].name or "")
+        digest = combine(*parts)
+        return [f"{digest}.{index}" for index in range(len(node.outputs))]
+
+
+class CanonicalCheck(Observer):
+    """Compares the canonical hashes of the outputs before and after each clean-up pass."""
+
+    def before(self, pass_: Pass, model: ir.Model) -> None:
+        """Hashes the outputs."""
+        self._outputs = canonical_outputs(model) if isinstance(pass_, CleanUp) else []
+
+    def after(self, pass_: Pass, model: ir.Model) -> None:
+        """Raises `VerificationFailed` if an output is another computation now."""
+        if not isinstance(pass_, CleanUp):
+            return
+        hashes = zip(model.graph.outputs, self._outputs, canonical_outputs(model), strict=True)
+        for value, old, new in hashes:
+            if old != new:
+                raise VerificationFailed(
+                    f"clean-up pass '{pass_}' changed what output '{value.name}' computes"
+                )

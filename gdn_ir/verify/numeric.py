@@ -1,0 +1,174 @@
+"""The numeric gate: a rewritten region may not be less accurate than the one it replaces.
+
+Equal algebra can lose every digit: a doubling series equals the row loop in exact arithmetic and
+is off by 1e9 on identical keys.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir import runtime
+from gdn_ir.evaluate import Array, evaluate
+from gdn_ir.pass_manager import Observer
+from gdn_ir.rewrite import Rewrite, Sample
+from gdn_ir.structural_hash import graph_digest
+from gdn_ir.verify import VerificationFailed
+
+# err(after) <= _FACTOR * err(before) + _FLOOR * eps * scale; in float32 the floor is 1e-6 of scale.
+_FACTOR = 4.0
+_FLOOR = 8.0
+# Whole models differ by what all their regions differ; in float32 1e-5 of scale.
+_WHOLE_FLOOR = 84.0
+_WHOLE_LIMIT = 2**30
+
+
+@dataclass(frozen=True)
+class RegionError:
+    """Largest error against float64 on one sample, relative to the largest true value."""
+
+    where: str
+    pass_text: str
+    sample: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class WholeModelError:
+    """Largest difference of an output from the original's, relative to the output's largest."""
+
+    output: str
+    difference: float
+
+
+class NumericGate(Observer):
+    """Runs each distinct rewritten region, before and after, on its worst-case samples.
+
+    Both run on ONNX Runtime; the truth is the region before in float64. Regions that are written
+    alike (repeated layers) are run once.
+
+    Attributes:
+        errors: the errors of all regions that were run.
+        repeated: how many rewrites were equal to one that had been run.
+        seconds: time spent.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[RegionError] = []
+        self.repeated = 0
+        self.seconds = 0.0
+        self._passed: set[tuple[str, str]] = set()
+
+    def rewrote(self, rewrite: Rewrite) -> None:
+        """Raises `VerificationFailed` if the replacement is less accurate on any sample."""
+        key = (graph_digest(rewrite.before.graph), graph_digest(rewrite.after.graph))
+        if key in self._passed:
+            self.repeated += 1
+            return
+        start = time.perf_counter()
+        with runtime.session(rewrite.before) as before, runtime.session(rewrite.after) as after:
+            for sample in rewrite.samples():
+                feeds = _in_model_types(rewrite.before, sample)
+                truth = evaluate(rewrite.before, feeds)
+                self._compare(rewrite, sample, truth, before.run(None, feeds), after.run(None, feeds))
+        self._passed.add(key)
+        self.seconds += time.perf_counter() - start
+
+    def _compare(
+        self,
+        rewrite: Rewrite,
+        sample: Sample,
+        truth: Sequence[Array],
+        before: Sequence[Array],
+        after: Sequence[Array],
+    ) -> None:
+        for value, true, old, new in zip(
+            rewrite.before.graph.outputs, truth, before, after, strict=True
+        ):
+            scale = _scale(true)
+            error = RegionError(
+                where=value.name or "",
+                pass_text=rewrite.pass_text,
+                sample=sample.name,
+                before=_largest(old, true) / scale,
+                after=_largest(new, true) / scale,
+            )
+            self.errors.append(error)
+            eps = float(np.finfo(old.dtype).eps)
+            accurate = error.after <= _FACTOR * error.before + _FLOOR * eps
+            if not accurate or not _same_special_values(old, new):
+                raise VerificationFailed(
+                    f"numeric gate: pass '{rewrite.pass_text}' at '{error.where}': on "
+                    f"{sample.name} the error grows from {error.before:.1e} to {error.after:.1e} "
+                    "of scale; use another method, or --verify none to write it all the same"
+                )
+
+
+def compare_models(
+    original: ir.Model, optimized: ir.Model, feeds: dict[str, Array]
+) -> list[WholeModelError]:
+    """Runs both models whole and compares each output.
+
+    Raises:
+        VerificationFailed: an output differs by more than 84 eps of its scale (float32: 1e-5), or
+            has NaN or infinities elsewhere.
+        gdn_ir.runtime.RunFailed: ONNX Runtime rejects one of them.
+    """
+    errors = []
+    names = [value.name or "" for value in original.graph.outputs]
+    results = zip(names, runtime.run(original, feeds), runtime.run(optimized, feeds), strict=True)
+    for name, old, new in results:
+        if old.dtype.kind != "f":
+            equal = np.array_equal(old, new)
+            errors.append(WholeModelError(name, 0.0 if equal else float("inf")))
+            tolerance = 0.0
+        else:
+            errors.append(WholeModelError(name, _largest(new, old) / _scale(old)))
+            tolerance = _WHOLE_FLOOR * float(np.finfo(old.dtype).eps)
+        if not errors[-1].difference <= tolerance or not _same_special_values(old, new):
+            raise VerificationFailed(
+                f"numeric gate: output '{name}' of the whole model differs by "
+                f"{errors[-1].difference:.1e} of its scale; at most {tolerance:.1e} is allowed"
+            )
+    return errors
+
+
+def is_small_enough(model: ir.Model) -> bool:
+    """Whether a model is run whole: up to 1 GiB of weights."""
+    return runtime.weight_bytes(model) <= _WHOLE_LIMIT
+
+
+def _in_model_types(model: ir.Model, sample: Sample) -> dict[str, Array]:
+    types = {value.name: value.dtype for value in model.graph.inputs}
+    feeds = {}
+    for name, array in sample.feeds.items():
+        dtype = types[name]
+        feeds[name] = array if dtype is None else array.astype(dtype.numpy())
+    return feeds
+
+
+def _scale(true: Array) -> float:
+    finite = np.abs(true[np.isfinite(true)])
+    return max(float(finite.max(initial=0)), float(np.finfo(np.float32).tiny))
+
+
+def _largest(values: Array, true: Array) -> float:
+    """The largest difference where the truth is finite; NaN counts as infinite."""
+    where = np.isfinite(true)
+    with np.errstate(all="ignore"):
+        difference = np.abs(values[where].astype(np.float64) - true[where])
+    return float(np.nan_to_num(difference, nan=np.inf).max(initial=0))
+
+
+def _same_special_values(old: Array, new: Array) -> bool:
+    if old.dtype.kind != "f":
+        return True
+    special = ~np.isfinite(old)
+    same = np.array_equal(special, ~np.isfinite(new))
+    return same and np.array_equal(old[special], new[special], equal_nan=True)

@@ -1,0 +1,100 @@
+"""Structure: a graph is in SSA form, in order, owns its parts, and kept its interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from gdn_ir.graph_view import bodies
+from gdn_ir.pass_base import Pass
+from gdn_ir.pass_manager import Observer
+from gdn_ir.verify import VerificationFailed
+
+Interface = tuple[tuple[str, str, str], ...]
+
+
+def interface(values: Sequence[ir.Value]) -> Interface:
+    """Name, type and shape of each value, in order."""
+    return tuple((v.name or "", str(v.type), str(v.shape)) for v in values)
+
+
+def defects(model: ir.Model) -> list[str]:
+    """What is wrong with the model's structure, an empty list if nothing is."""
+    found = _scope_defects(model.graph, set(), set(), {})
+    for function in model.functions.values():
+        found += _scope_defects(function.graph, set(), set(), {})
+    return found
+
+
+def _scope_defects(
+    graph: ir.Graph, visible: set[ir.Value], names: set[str], nodes: dict[ir.Node, None]
+) -> list[str]:
+    """Walks a scope in order; `visible` values may be used, `names` are taken (bodies included)."""
+    found: list[str] = []
+    here: set[ir.Value] = set()
+
+    def define(value: ir.Value, what: str) -> None:
+        if not value.name:
+            found.append(f"{what} has no name")
+        elif value.name in names:
+            found.append(f"{what} '{value.name}' is defined twice")
+        names.add(value.name or "")
+        visible.add(value)
+        here.add(value)
+
+    for value in graph.inputs:
+        define(value, "input")
+    for name, value in graph.initializers.items():
+        if name != value.name:
+            found.append(f"initializer '{value.name}' is registered as '{name}'")
+        if value not in here:
+            define(value, "initializer")
+        if value.const_value is None and not value.is_graph_input():
+            found.append(f"initializer '{name}' holds nothing")
+    for node in graph:
+        if node in nodes or node.graph is not graph:
+            found.append(f"node '{node.name}' stands in two places")
+        nodes[node] = None
+        for index, value in enumerate(node.inputs):
+            if value is None:
+                continue
+            if value not in visible:
+                found.append(
+                    f"node '{node.name}' uses '{value.name}', which is not defined before it"
+                )
+            if (node, index) not in [(use.node, use.idx) for use in value.uses()]:
+                found.append(f"'{value.name}' does not know its use by '{node.name}'")
+        for body in bodies(node):
+            # What a body defines is invisible outside it; its names are taken all the same.
+            found += _scope_defects(body, set(visible), names, nodes)
+        for value in node.outputs:
+            if value.producer() is not node:
+                found.append(f"'{value.name}' does not know that '{node.name}' makes it")
+            if value.name or value.uses():
+                define(value, "value")
+    for value in graph.outputs:
+        if value not in here:
+            found.append(f"output '{value.name}' is not defined in its own scope")
+    return found
+
+
+class StructureCheck(Observer):
+    """Checks the structure after every pass, and that the interface is what it was."""
+
+    def before(self, pass_: Pass, model: ir.Model) -> None:
+        """Remembers the interface."""
+        self._inputs = interface(model.graph.inputs)
+        self._outputs = interface(model.graph.outputs)
+
+    def after(self, pass_: Pass, model: ir.Model) -> None:
+        """Raises `VerificationFailed` on the first defect."""
+        found = defects(model)
+        for what, old, values in (
+            ("inputs", self._inputs, model.graph.inputs),
+            ("outputs", self._outputs, model.graph.outputs),
+        ):
+            if interface(values) != old:
+                found.append(f"the model's {what} changed from {old} to {interface(values)}")
+        if found:
+            raise VerificationFailed(f"pass '{pass_}' left an invalid graph: {found[0]}")

@@ -1,0 +1,256 @@
+"""The parts of the chunk form that its older and today's source text have in common.
+
+Each function appends the nodes that torch.onnx (dynamo) makes of one step. Axes are B (batch), T
+(tokens), H (value heads), N (chunks), C (tokens in a chunk), K and V (head dims).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir.models.gdn_sizes import GdnSizes
+from gdn_ir.models.graph_writer import GraphWriter
+
+__all__ = [
+    "Chunks",
+    "Operands",
+    "decay_from_start",
+    "heads_first",
+    "invert_rows",
+    "join_chunks",
+    "l2_normalise",
+    "pad_to_chunks",
+    "pick_chunk",
+    "put_chunk",
+    "repeat_key_heads",
+    "scale_query",
+    "split_into_chunks",
+]
+
+
+class Operands(NamedTuple):
+    """The five operands of the rule, token by token."""
+
+    q: ir.Value
+    k: ir.Value
+    v: ir.Value
+    beta: ir.Value
+    g: ir.Value
+
+
+class Chunks(NamedTuple):
+    """The operands in chunks: q, k, k_beta [B,H,N,C,K], v_beta [B,H,N,C,V], g [B,H,N,C]."""
+
+    q: ir.Value
+    k: ir.Value
+    k_beta: ir.Value
+    v_beta: ir.Value
+    g: ir.Value
+
+
+def repeat_key_heads(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Operands:
+    """q, k [B,T,Hk,K] to [B,T,H,K]: each key head stands for `repeats` value heads in a row."""
+    if sizes.repeats == 1:
+        return x
+
+    def repeat(value: ir.Value, name: str) -> ir.Value:
+        copies = w.op("Unsqueeze", value, w.ints([3]), name=f"{name}_unsqueezed")
+        expanded_shape = w.ints([1, 1, 1, sizes.repeats, 1])
+        copies = w.op("Expand", copies, expanded_shape, name=f"{name}_expanded")
+        shape = w.ints([sizes.batch, sizes.seq, -1, sizes.head_dim])
+        return w.op("Reshape", copies, shape, name=f"{name}_repeated", allowzero=0)
+
+    return x._replace(q=repeat(x.q, "q"), k=repeat(x.k, "k"))
+
+
+def heads_first(w: GraphWriter, x: Operands, dtype: ir.DataType) -> Operands:
+    """[B,T,H,...] of type `dtype` to [B,H,T,...] in float32."""
+
+    def move(value: ir.Value, name: str, perm: list[int]) -> ir.Value:
+        moved = w.op("Transpose", value, name=f"{name}_heads_first", perm=perm)
+        if dtype == ir.DataType.FLOAT:
+            return moved
+        return w.op("Cast", moved, name=f"{name}_f32", to=ir.DataType.FLOAT.value)
+
+    return Operands(
+        q=move(x.q, "q", [0, 2, 1, 3]),
+        k=move(x.k, "k", [0, 2, 1, 3]),
+        v=move(x.v, "v", [0, 2, 1, 3]),
+        beta=move(x.beta, "beta", [0, 2, 1]),
+        g=move(x.g, "g", [0, 2, 1]),
+    )
+
+
+def l2_normalise(w: GraphWriter, x: ir.Value, name: str, dtype: ir.DataType) -> ir.Value:
+    """x / sqrt(sum(x^2) + 1e-6) over the last axis; `dtype` is the type of x.
+
+    The sum alone is always taken in float32, as torch does.
+    """
+    half = dtype != ir.DataType.FLOAT
+    squares = w.op("Mul", x, x, name=f"{name}_squares")
+    if half:
+        squares = w.op("Cast", squares, name=f"{name}_squares_f32", to=ir.DataType.FLOAT.value)
+    total = w.op(
+        "ReduceSum",
+        squares,
+        w.ints([-1]),
+        name=f"{name}_square_sum_f32" if half else f"{name}_square_sum",
+        keepdims=1,
+        noop_with_empty_axes=0,
+    )
+    if half:
+        total = w.op("Cast", total, name=f"{name}_square_sum", to=dtype.value)
+    total = w.op("Add", total, w.scalar(1e-6, dtype), name=f"{name}_square_sum_eps")
+    norm = w.op("Sqrt", total, name=f"{name}_norm")
+    inverse = w.op("Reciprocal", norm, name=f"{name}_inverse_norm")
+    return w.op("Mul", x, inverse, name=f"{name}_normalised")
+
+
+def scale_query(w: GraphWriter, q: ir.Value, sizes: GdnSizes) -> ir.Value:
+    """q / sqrt(K)."""
+    scale = w.scalar(sizes.head_dim**-0.5, ir.DataType.FLOAT)
+    return w.op("Mul", q, scale, name="q_scaled")
+
+
+def pad_to_chunks(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Operands:
+    """Fills the token axis with zeros up to whole chunks; nodes that add nothing are kept."""
+
+    def pad(value: ir.Value, name: str, rank: int) -> ir.Value:
+        at_the_end = [0] * rank
+        at_the_end[2] = sizes.fill
+        pads = w.ints([0] * rank + at_the_end)
+        return w.op("Pad", value, pads, name=f"{name}_padded", mode="constant")
+
+    return Operands(
+        q=pad(x.q, "q", 4),
+        k=pad(x.k, "k", 4),
+        v=pad(x.v, "v", 4),
+        beta=pad(x.beta, "beta", 3),
+        g=pad(x.g, "g", 3),
+    )
+
+
+def split_into_chunks(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Chunks:
+    """[B,H,T,...] to [B,H,N,C,...], with beta applied to k and v."""
+    beta = w.op("Unsqueeze", x.beta, w.ints([-1]), name="beta_column")
+    v_beta = w.op("Mul", x.v, beta, name="v_beta")
+    k_beta = w.op("Mul", x.k, beta, name="k_beta")
+
+    def split(value: ir.Value, name: str, *dims: int) -> ir.Value:
+        shape = w.ints([sizes.batch, sizes.heads, -1, sizes.chunk, *dims])
+        return w.op("Reshape", value, shape, name=f"{name}_chunks", allowzero=1)
+
+    return Chunks(
+        q=split(x.q, "q", sizes.head_dim),
+        k=split(x.k, "k", sizes.head_dim),
+        k_beta=split(k_beta, "k_beta", sizes.head_dim),
+        v_beta=split(v_beta, "v_beta", sizes.value_dim),
+        g=split(x.g, "g"),
+    )
+
+
+def decay_from_start(w: GraphWriter, log_decay: ir.Value) -> ir.Value:
+    """The decay from the chunk's start to each token, [B,H,N,C,1]."""
+    decay = w.op("Exp", log_decay, name="decay_from_start")
+    return w.op("Unsqueeze", decay, w.ints([-1]), name="decay_from_start_column")
+
+
+def invert_rows(w: GraphWriter, a: ir.Value, sizes: GdnSizes) -> ir.Value:
+    """(I - A)^-1 of the strictly lower A [B,H,N,C,C], row by row as the Python loop does.
+
+    Row i becomes A_i + A_i (rows above it), written back in place; the identity is added last.
+    """
+    inverse = a
+    for row in range(1, sizes.chunk):
+        inverse = _substitute_row(w, inverse, row, sizes)
+    eye = w.constant("eye", np.eye(sizes.chunk, dtype=np.float32))
+    return w.op("Add", inverse, eye, name="inverse")
+
+
+def _substitute_row(w: GraphWriter, square: ir.Value, row: int, sizes: GdnSizes) -> ir.Value:
+    """square[..., row, :row] += sum_j square[..., row, j] * square[..., j, :row]."""
+
+    def first(value: ir.Value, axis: int, name: str) -> ir.Value:
+        bounds = [w.ints([n]) for n in (0, row, axis, 1)]
+        return w.op("Slice", value, *bounds, name=name)
+
+    def swap_first_and_last(value: ir.Value, name: str) -> ir.Value:
+        return w.op("Transpose", value, name=name, perm=[3, 1, 2, 0])
+
+    this = f"row{row}"
+    whole = w.op("Gather", square, w.ints(row), name=this, axis=3)
+    known = first(whole, 3, f"{this}_known")
+    above = first(first(square, 3, f"{this}_rows_above"), 4, f"{this}_square_above")
+    column = w.op("Unsqueeze", known, w.ints([-1]), name=f"{this}_column")
+    products = w.op("Mul", column, above, name=f"{this}_products")
+    correction = w.op(
+        "ReduceSum",
+        products,
+        w.ints([-2]),
+        name=f"{this}_correction",
+        keepdims=0,
+        noop_with_empty_axes=0,
+    )
+    solved = w.op("Add", known, correction, name=f"{this}_solved")
+
+    # row[..., :row] = solved. ScatterND writes along axis 0 only, hence the transposes.
+    solved_t = swap_first_and_last(solved, f"{this}_solved_t")
+    whole_t = swap_first_and_last(whole, f"{this}_t")
+    columns = w.constant(f"{this}_columns", np.arange(row, dtype=np.int64)[:, None])
+    written_t = w.op(
+        "ScatterND", whole_t, columns, solved_t, name=f"{this}_written_t", reduction="none"
+    )
+    written = swap_first_and_last(written_t, f"{this}_written")
+
+    # square[..., row, :] = row
+    written = w.op("Unsqueeze", written, w.ints([3]), name=f"{this}_update")
+    index_shape = (sizes.batch, sizes.heads, sizes.chunks, 1, sizes.chunk)
+    index = w.constant(f"{this}_index", np.full(index_shape, row, np.int64))
+    return w.op(
+        "ScatterElements",
+        square,
+        index,
+        written,
+        name=f"substituted{row}",
+        axis=3,
+        reduction="none",
+    )
+
+
+def pick_chunk(w: GraphWriter, value: ir.Value, chunk: int, name: str) -> ir.Value:
+    """value[:, :, chunk]."""
+    return w.op("Gather", value, w.ints(chunk), name=name, axis=2)
+
+
+def put_chunk(
+    w: GraphWriter, whole: ir.Value, value: ir.Value, chunk: int, sizes: GdnSizes
+) -> ir.Value:
+    """whole[:, :, chunk] = value, with whole [B,H,N,C,V]."""
+    update = w.op("Unsqueeze", value, w.ints([2]), name=f"chunk{chunk}_update")
+    index_shape = (sizes.batch, sizes.heads, 1, sizes.chunk, sizes.value_dim)
+    index = w.constant(f"chunk{chunk}_index", np.full(index_shape, chunk, np.int64))
+    return w.op(
+        "ScatterElements",
+        whole,
+        index,
+        update,
+        name=f"output{chunk}",
+        axis=2,
+        reduction="none",
+    )
+
+
+def join_chunks(w: GraphWriter, chunks: ir.Value, sizes: GdnSizes, dtype: ir.DataType) -> ir.Value:
+    """[B,H,N,C,V] to o [B,T,H,V] in `dtype`, without the filled end."""
+    shape = w.ints([sizes.batch, sizes.heads, -1, sizes.value_dim])
+    joined = w.op("Reshape", chunks, shape, name="output_joined", allowzero=1)
+    if sizes.fill:
+        bounds = [w.ints([n]) for n in (0, sizes.seq, 2, 1)]
+        joined = w.op("Slice", joined, *bounds, name="output_cut")
+    if dtype == ir.DataType.FLOAT:
+        return w.op("Transpose", joined, name="o", perm=[0, 2, 1, 3])
+    tokens_first = w.op("Transpose", joined, name="o_f32", perm=[0, 2, 1, 3])
+    return w.op("Cast", tokens_first, name="o", to=dtype.value)

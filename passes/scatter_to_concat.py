@@ -1,0 +1,158 @@
+"""scatter-to-concat: scatters that together write a whole tensor become one Concat."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir.evaluate import Array, evaluate
+from gdn_ir.facts import static_shape
+from gdn_ir.graph_view import is_onnx, scopes
+from gdn_ir.matching import Constant, Op, OpIndex, Var
+from gdn_ir.pass_base import Pass
+from gdn_ir.region import OpenRegion, Region, is_constant, replace
+from gdn_ir.rewrite import Declined, Rewrite, Sample
+
+_SCATTERS = ("ScatterElements", "ScatterND")
+_PAD_NOTHING = Op(
+    "Pad", Var("x"), Constant("pads", lambda array: not array.any(), "all zero")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScatterToConcat(Pass):
+    """A chain of scatters that writes every slice of a constant once becomes one Concat.
+
+    Identity: if the updates u_1, ..., u_N fill disjoint slices along one axis and leave nothing of
+    the constant they are written into, the result is Concat(u in the order of the slices). Which
+    element comes from where is read off by evaluating the chain on numbered updates. Holds for
+    constant indices and no reduction. A Pad whose pads are all zero is its input.
+
+    Cost: one copy of the result in place of N. A runtime copies the whole tensor in each scatter.
+    """
+
+    name: ClassVar[str] = "scatter-to-concat"
+
+    def rewrites(self, model: ir.Model) -> Iterator[Rewrite | Declined]:
+        """Every maximal chain of scatters into a constant, then every Pad that adds nothing."""
+        for graph in scopes(model):
+            index = OpIndex(graph)
+            for chain in _chains(index):
+                yield self._rewrite_chain(model, chain)
+            for pad in index.of("Pad"):
+                if match := _PAD_NOTHING.match(pad):
+                    yield self._rewrite_pad(model, pad, match["x"])
+
+    def _rewrite_chain(self, model: ir.Model, chain: Sequence[ir.Node]) -> Rewrite | Declined:
+        tail = chain[-1].outputs[0]
+        where = tail.name or ""
+        updates = [node.inputs[2] for node in chain]
+        shape = static_shape(tail)
+        shapes = [static_shape(u) for u in updates if u is not None]
+        if shape is None or None in shapes:
+            return Declined(str(self), where, "a shape is not static; bind it with --dim")
+        try:
+            region = Region.between([u for u in updates if u is not None], [tail])
+        except OpenRegion as error:
+            return Declined(str(self), where, f"the scatters have no constant indices: {error}")
+        found = _as_concat(region.to_model(model), region.inputs, shape)
+        if found is None:
+            return Declined(str(self), where, "the scatters do not write each slice just once")
+        axis, order = found
+        pieces = [region.inputs[i] for i in order]
+        before, after = replace(
+            model, region, lambda emit: [emit.op("Concat", *pieces, axis=axis)], tag=str(self)
+        )
+        return self._record(region, where, f"{len(chain)} scatters into a constant", before, after)
+
+    def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite:
+        region = Region.between([x], [pad.outputs[0]])
+        where = region.outputs[0].name or ""
+        before, after = replace(model, region, lambda emit: [x], tag=str(self))
+        return self._record(region, where, "a Pad that adds nothing", before, after)
+
+    def _record(
+        self, region: Region, where: str, found: str, before: ir.Model, after: ir.Model
+    ) -> Rewrite:
+        return Rewrite(
+            pass_text=str(self),
+            where=where,
+            found=found,
+            before=before,
+            after=after,
+            assumes=(),
+            samples=lambda: _samples(region.inputs),
+        )
+
+
+def _chains(index: OpIndex) -> Iterator[list[ir.Node]]:
+    """Maximal runs of scatters, each writing into the result of the one before, from a constant."""
+    inner: set[ir.Node] = set()
+    for last in reversed(list(index.of(*_SCATTERS))):
+        if last in inner:
+            continue
+        chain = [last]
+        while (above := _producer(chain[-1].inputs[0])) is not None and _extends(above):
+            chain.append(above)
+        inner.update(chain)
+        base = chain[-1].inputs[0]
+        if base is not None and is_constant(base) and len(set(_updates(chain))) == len(chain):
+            yield chain[::-1]
+
+
+def _extends(node: ir.Node) -> bool:
+    """Whether the node is a scatter whose result goes into the next one only."""
+    only = len(node.outputs[0].uses()) == 1 and not node.outputs[0].is_graph_output()
+    return only and is_onnx(node) and node.op_type in _SCATTERS
+
+
+def _producer(value: ir.Value | None) -> ir.Node | None:
+    return None if value is None else value.producer()
+
+
+def _updates(chain: Sequence[ir.Node]) -> list[ir.Value | None]:
+    return [node.inputs[2] for node in chain]
+
+
+def _as_concat(
+    piece: ir.Model, updates: Sequence[ir.Value], shape: tuple[int, ...]
+) -> tuple[int, list[int]] | None:
+    """The axis and the order in which concatenating the updates gives what the piece computes."""
+    numbered: dict[str, Array] = {}
+    arrays: list[Array] = []
+    start = 1  # 0 would look like what is left of a constant of zeros
+    for value in updates:
+        update_shape = static_shape(value) or ()
+        size = int(np.prod(update_shape))
+        arrays.append(np.arange(start, start + size, dtype=np.float64).reshape(update_shape))
+        numbered[value.name or ""] = arrays[-1]
+        start += size
+    if start - 1 != np.prod(shape):
+        return None
+    (result,) = evaluate(piece, numbered)
+    for axis in range(len(shape)):
+        order = sorted(range(len(arrays)), key=lambda i: _first_index(result, arrays[i], axis))
+        pieces = [arrays[i] for i in order]
+        others = {(a.ndim, *a.shape[:axis], *a.shape[axis + 1 :]) for a in pieces}
+        if len(others) > 1 or pieces[0].ndim != len(shape):
+            continue
+        whole = np.concatenate(pieces, axis)
+        if whole.shape == result.shape and (whole == result).all():
+            return axis, order
+    return None
+
+
+def _first_index(result: Array, update: Array, axis: int) -> int:
+    """Where along the axis the update's first element ended up; the end if it was overwritten."""
+    where = np.argwhere(result == update.flat[0])
+    return int(where[0, axis]) if len(where) else result.shape[axis]
+
+
+def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
+    rng = np.random.default_rng(0)
+    feeds = {v.name or "": rng.standard_normal(static_shape(v) or ()) for v in inputs}
+    yield Sample("random", feeds)
