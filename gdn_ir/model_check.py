@@ -19,7 +19,7 @@ from google.protobuf.descriptor import (  # type: ignore[import-untyped,unused-i
 from google.protobuf.message import Message  # type: ignore[import-untyped,unused-ignore]
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
-# Slice, Pad and Clip take their parameters as inputs from 11 on: the oldest forms passes know.
+# From 11 on, Pad and Clip take their parameters as inputs, like every later version.
 OPSETS = range(11, onnx.defs.onnx_opset_version() + 1)
 # Version 3 introduced opset imports.
 IR_VERSIONS = range(3, onnx.IR_VERSION + 1)
@@ -74,6 +74,11 @@ def quote(name: object) -> str:
     """A name from the file, escaped and cut to fit a one-line message."""
     text = repr(name)
     return text if len(text) <= 100 else f"{text[:80]}...{text[-1]}"
+
+
+def _bare(name: str) -> str:
+    """`quote` without the quotation marks, for what is a word: ops and attributes."""
+    return quote(name)[1:-1]
 
 
 def check_model(model: ModelProto) -> list[Scope]:
@@ -134,7 +139,9 @@ def _check_messages(model: ModelProto) -> None:
                 # bytes, equal to no str, and cannot be written again.
                 texts = [value] if isinstance(value, (str, bytes)) else value
                 if any(isinstance(text, bytes) for text in texts):
-                    raise BadModel(f"{descriptor.name} of {_owner(trail)} is not UTF-8; rename it")
+                    raise BadModel(
+                        f"{descriptor.name} of {_owner(trail)} is not UTF-8; export it again"
+                    )
 
 
 def _owner(trail: _Trail | None) -> str:
@@ -167,7 +174,7 @@ def _find_scopes(model: ModelProto) -> list[Scope]:
                         raise BadModel(
                             f"nested too deeply (limit {NESTING_LIMIT} bodies): {_label(node)}"
                         )
-                    where = f"{attribute.name} of {_label(node)}"
+                    where = f"{_bare(attribute.name)} of {_label(node)}"
                     scopes.append(Scope(body, where, scope, site, scope.depth + 1))
     return scopes
 
@@ -324,8 +331,8 @@ def _check_functions(scopes: list[Scope]) -> None:
         size[key] = own_nodes[key] + sum(times * size[c] for c, times in calls[key].items())
         if calls[key] and size[key] > EXPANSION_LIMIT:
             raise BadModel(
-                f"local functions expand to more than {EXPANSION_LIMIT:,} nodes "
-                f"({key[1] or 'the graph'}); inline fewer levels"
+                f"local functions expand to more than {EXPANSION_LIMIT:,} nodes, in "
+                f"{quote(key[1]) if key[1] else 'the graph'}; call them fewer times"
             )
 
 
@@ -337,8 +344,8 @@ def _domain(named: NodeProto | FunctionProto | onnx.OperatorSetIdProto) -> str:
 def _label(node: NodeProto) -> str:
     """A node as messages call it; many exporters leave the names of nodes empty."""
     if node.name:
-        return f"node {quote(node.name)} ({node.op_type})"
-    return f"the {node.op_type} that makes {quote(next(filter(None, node.output), ''))}"
+        return f"node {quote(node.name)} ({_bare(node.op_type)})"
+    return f"the {_bare(node.op_type)} that makes {quote(next(filter(None, node.output), ''))}"
 
 
 def _chain(names: Iterable[str]) -> str:

@@ -102,7 +102,7 @@ def save(
         raise BadModel(f"cannot write {path}: {error.strerror or error}") from None
     except EncodeError:
         raise BadModel(
-            f"cannot write {path}: over 2 GiB without its weights, which protobuf cannot hold; "
+            f"cannot write {path}: over 2 GiB, which protobuf cannot hold; "
             "turn large Constant nodes into initializers"
         ) from None
 

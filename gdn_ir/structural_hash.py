@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import bodies, captures
-from gdn_ir.matching import array_of
 
-# Constants up to this size are compared by content, larger ones by where they are kept: hashing
-# gigabytes of weights would cost more than any pass.
+# Weights in files up to this size are compared by content, larger ones by where they are kept:
+# reading gigabytes to hash them would cost more than any pass.
 SMALL = 64 * 2**10
+_DIGEST = "gdn_ir.digest"
 
 
 def combine(*parts: str) -> str:
@@ -52,12 +52,16 @@ def array_digest(array: Array) -> str:
 
 
 def constant_digest(value: ir.Value) -> str:
-    """Hash of a constant: its content up to `SMALL` bytes, else the identity of its tensor."""
+    """Hash of a constant's content; of its place in its file if it is large and not yet read."""
     tensor = value.const_value
-    if tensor is not None and tensor.nbytes > SMALL:
-        return combine("large", value.name or "", str(tensor.nbytes))
-    array = array_of(value)
-    return combine("unknown", value.name or "") if array is None else array_digest(array)
+    if tensor is None:
+        return combine("unknown", value.name or "")
+    if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes > SMALL:
+        return combine("external", str(tensor.path), str(tensor.offset), str(tensor.length))
+    cached = value.meta.get(_DIGEST)
+    if cached is None or cached[0] is not tensor:
+        cached = value.meta[_DIGEST] = (tensor, array_digest(tensor.numpy()))
+    return str(cached[1])
 
 
 def graph_digest(graph: ir.Graph, outer: Mapping[ir.Value, str] | None = None) -> str:

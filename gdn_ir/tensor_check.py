@@ -7,6 +7,7 @@ every external file is found, inside the model's folder and long enough, before 
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def check_tensors(scopes: list[Scope], folder: Path) -> list[ExternalData]:
         if offset + needed > sizes[location]:
             _raise_size(
                 tensor, needed,
-                f"{quote(location)} has {sizes[location]:,}, of which it starts at {offset:,}",
+                f"{quote(location)} has {max(sizes[location] - offset, 0):,} from {offset:,} on",
             )  # fmt: skip
         found.append(ExternalData(tensor, paths[location], offset, needed, is_weight))
     return found
@@ -132,6 +133,8 @@ def _check_own_data(tensor: TensorProto) -> None:
 
 def _count(tensor: TensorProto) -> int:
     """The number of elements, of a shape that numpy can hold."""
+    if len(tensor.dims) > _MOST_DIMS:  # before multiplying, which would be slow too
+        raise BadModel(f"tensor {quote(tensor.name)}: {len(tensor.dims):,} dimensions are too many")
     count, extent = 1, 1
     for dim in tensor.dims:
         if dim < 0:
@@ -140,7 +143,7 @@ def _count(tensor: TensorProto) -> int:
             )
         count, extent = count * dim, extent * max(dim, 1)
     # With elements, the data itself must be as large. Without, nothing else bounds the shape.
-    if len(tensor.dims) > _MOST_DIMS or (count == 0 and extent > 2**32):
+    if count == 0 and extent > 2**32:
         raise BadModel(
             f"tensor {quote(tensor.name)}: shape {quote(list(tensor.dims))} is out of range; "
             "export the model again"
@@ -191,8 +194,8 @@ def _locate(tensor: TensorProto, location: str, folder: Path) -> Path:
     if parts.anchor or ".." in parts.parts or "\0" in location:
         raise BadModel(f"{escapes}; write it as a plain path relative to the model")
     path = folder / location
-    real = path.resolve()
-    if not real.is_relative_to(folder.resolve()):
+    real = Path(os.path.realpath(path))  # resolve() fails on a link to itself
+    if not real.is_relative_to(os.path.realpath(folder)):
         if "blobs" in real.parts and "snapshots" in path.parts:
             raise BadModel(
                 f"{escapes}: it is a link into the Hugging Face cache; download again with "
@@ -212,6 +215,8 @@ def _file_size(location: str, path: Path) -> int:
             f"external data {quote(location)} escapes the model's folder: it has "
             f"{status.st_nlink} hard links; copy the file instead"
         )
+    if not os.access(path, os.R_OK):
+        raise BadModel(f"external data {quote(location)} is not readable; change its permissions")
     return status.st_size
 
 

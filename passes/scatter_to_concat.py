@@ -49,25 +49,32 @@ class ScatterToConcat(Pass):
 
     def _rewrite_chain(self, model: ir.Model, chain: Sequence[ir.Node]) -> Rewrite | Declined:
         tail = chain[-1].outputs[0]
-        where = tail.name or ""
         updates = [node.inputs[2] for node in chain]
-        shape = static_shape(tail)
-        shapes = [static_shape(u) for u in updates if u is not None]
-        if shape is None or None in shapes:
-            return Declined(str(self), where, "a shape is not static; bind it with --dim")
-        try:
-            region = Region.between([u for u in updates if u is not None], [tail])
-        except OpenRegion as error:
-            return Declined(str(self), where, f"the scatters have no constant indices: {error}")
-        found = _as_concat(region.to_model(model), region.inputs, shape)
-        if found is None:
-            return Declined(str(self), where, "the scatters do not write each slice just once")
-        axis, order = found
-        pieces = [region.inputs[i] for i in order]
-        before, after = replace(
-            model, region, lambda emit: [emit.op("Concat", *pieces, axis=axis)], tag=str(self)
-        )
-        return self._record(region, where, f"{len(chain)} scatters into a constant", before, after)
+        pieces = [value for value in updates if value is not None]
+        reason = "the scatters do not write each slice just once"
+        # The exporters' [B, H, C, D] pieces get an axis to be written, which a Reshape removes
+        # again: without both, the pieces are concatenated along the tokens.
+        for inputs, output in ((list(map(_without_axis, pieces)), _reshaped(tail)), (pieces, tail)):
+            if static_shape(output) is None or None in map(static_shape, inputs):
+                reason = "a shape is not static"
+                continue
+            try:
+                region = Region.between(inputs, [output])
+            except OpenRegion as error:
+                reason = f"the scatters have no constant indices: {error}"
+                continue
+            found = _as_concat(region.to_model(model), region)
+            if found is None:
+                continue
+            axis, order = found
+            values = [inputs[i] for i in order]
+            where = output.name or ""
+            before, after = replace(
+                model, region, lambda emit: [emit.op("Concat", *values, axis=axis)], tag=str(self)
+            )
+            found_text = f"{len(chain)} scatters into a constant"
+            return self._record(region, where, found_text, before, after)
+        return Declined(str(self), tail.name or "", reason)
 
     def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite:
         region = Region.between([x], [pad.outputs[0]])
@@ -118,30 +125,39 @@ def _updates(chain: Sequence[ir.Node]) -> list[ir.Value | None]:
     return [node.inputs[2] for node in chain]
 
 
-def _as_concat(
-    piece: ir.Model, updates: Sequence[ir.Value], shape: tuple[int, ...]
-) -> tuple[int, list[int]] | None:
-    """The axis and the order in which concatenating the updates gives what the piece computes."""
-    numbered: dict[str, Array] = {}
-    arrays: list[Array] = []
+def _without_axis(value: ir.Value) -> ir.Value:
+    """The value before an Unsqueeze by constant axes, or itself."""
+    match = Op("Unsqueeze", Var("x")).match_value(value)
+    return match["x"] if match else value
+
+
+def _reshaped(value: ir.Value) -> ir.Value:
+    """The Reshape of a value, if nothing else is done with it, or itself."""
+    consumers = value.consumers()
+    if len(consumers) == 1 and is_onnx(consumers[0], "Reshape") and not value.is_graph_output():
+        return consumers[0].outputs[0]
+    return value
+
+
+def _as_concat(piece: ir.Model, region: Region) -> tuple[int, list[int]] | None:
+    """The axis and the order in which concatenating the inputs gives what the piece computes."""
+    shape = static_shape(region.outputs[0]) or ()
+    numbered: list[Array] = []
     start = 1  # 0 would look like what is left of a constant of zeros
-    for value in updates:
-        update_shape = static_shape(value) or ()
-        size = int(np.prod(update_shape))
-        arrays.append(np.arange(start, start + size, dtype=np.float64).reshape(update_shape))
-        numbered[value.name or ""] = arrays[-1]
+    for value in region.inputs:
+        size = int(np.prod(static_shape(value) or ()))
+        numbers = np.arange(start, start + size, dtype=np.float64)
+        numbered.append(numbers.reshape(static_shape(value) or ()))
         start += size
-    if start - 1 != np.prod(shape):
+    if start - 1 != np.prod(shape) or any(a.ndim != len(shape) for a in numbered):
         return None
-    (result,) = evaluate(piece, numbered)
+    names = [value.name or "" for value in region.inputs]
+    (result,) = evaluate(piece, dict(zip(names, numbered, strict=True)))
     for axis in range(len(shape)):
-        order = sorted(range(len(arrays)), key=lambda i: _first_index(result, arrays[i], axis))
-        pieces = [arrays[i] for i in order]
-        others = {(a.ndim, *a.shape[:axis], *a.shape[axis + 1 :]) for a in pieces}
-        if len(others) > 1 or pieces[0].ndim != len(shape):
+        order = sorted(range(len(numbered)), key=lambda i: _first_index(result, numbered[i], axis))
+        if len({(*a.shape[:axis], *a.shape[axis + 1 :]) for a in numbered}) > 1:
             continue
-        whole = np.concatenate(pieces, axis)
-        if whole.shape == result.shape and (whole == result).all():
+        if np.array_equal(np.concatenate([numbered[i] for i in order], axis), result):
             return axis, order
     return None
 

@@ -1,0 +1,96 @@
+"""flatten-matmul: a product with a transposed chunk is taken at rank 3, where runtimes fuse it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir.emitter import Emitter
+from gdn_ir.facts import static_shape
+from gdn_ir.graph_view import is_onnx, scopes
+from gdn_ir.matching import OpIndex
+from gdn_ir.pass_base import Pass
+from gdn_ir.region import Region, replace
+from gdn_ir.rewrite import Declined, Rewrite, Sample
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenMatMul(Pass):
+    """X Y^T of tensors beyond rank 4 becomes the same product of [batch, rows, columns].
+
+    Identity: MatMul and a Transpose of the last two axes act on each matrix alone, so the axes
+    before may be one axis. Holds for equal, static leading axes (nothing is broadcast).
+
+    Cost: Reshapes, which move no data. It pays because ONNX Runtime folds a rank-3 transpose into
+    the product, but merges the rank-5 one of an export's [B, H, N, C, D] chunks with the
+    transposition of heads before it, into one that is slow and folds into nothing: 2.1 of 10.5 ms
+    at B = 1, T = 512, H = 8, D = 128 on two cores. NPUs want rank 4 at most anyway.
+    """
+
+    name: ClassVar[str] = "flatten-matmul"
+
+    def rewrites(self, model: ir.Model) -> Iterator[Rewrite | Declined]:
+        """Every MatMul one operand of which is transposed in its last two axes."""
+        for graph in scopes(model):
+            for node in OpIndex(graph).of("MatMul"):
+                operands = [v for v in node.inputs if v is not None]
+                shapes = [static_shape(v) for v in operands]
+                if None in shapes or not any(map(_is_transposed, operands)):
+                    continue
+                if len(shapes[0] or ()) > 4 and (shapes[0] or ())[:-2] == (shapes[1] or ())[:-2]:
+                    yield self._rewrite(model, node, operands)
+
+    def _rewrite(self, model: ir.Model, node: ir.Node, operands: Sequence[ir.Value]) -> Rewrite:
+        sources = [_source(v) if _is_transposed(v) else v for v in operands]
+        inputs = list(dict.fromkeys(sources))
+        region = Region.between(inputs, [node.outputs[0]])
+        where = node.outputs[0].name or ""
+        shape = static_shape(operands[0]) or ()
+        columns = (static_shape(operands[1]) or ())[-1]
+        out = np.array([*shape[:-1], columns])
+
+        def build(emit: Emitter) -> list[ir.Value]:
+            flat = [_flatten(emit, value) for value in operands]
+            return [emit.op("Reshape", emit.op("MatMul", *flat), out)]
+
+        before, after = replace(model, region, build, tag=str(self))
+        return Rewrite(
+            pass_text=str(self),
+            where=where,
+            found=f"product with a transposed operand at rank {len(shape)}",
+            before=before,
+            after=after,
+            assumes=(),
+            samples=lambda: _samples(inputs),
+        )
+
+
+def _is_transposed(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is None or not is_onnx(node, "Transpose") or "perm" not in node.attributes:
+        return False
+    perm = list(node.attributes["perm"].as_ints())
+    rank = len(perm)
+    return rank > 2 and perm == [*range(rank - 2), rank - 1, rank - 2]
+
+
+def _source(value: ir.Value) -> ir.Value:
+    node = value.producer()
+    assert node is not None and node.inputs[0] is not None, "Transpose has an input"
+    return node.inputs[0]
+
+
+def _flatten(emit: Emitter, value: ir.Value) -> ir.Value:
+    if _is_transposed(value):
+        return emit.op("Transpose", _flatten(emit, _source(value)), perm=[0, 2, 1])
+    shape = static_shape(value) or ()
+    return emit.op("Reshape", value, np.array([-1, *shape[-2:]]))
+
+
+def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
+    rng = np.random.default_rng(0)
+    yield Sample("random", {v.name or "": rng.standard_normal(static_shape(v) or ()) for v in inputs})
