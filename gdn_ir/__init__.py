@@ -1,8 +1,8 @@
 """Rewrites, checks and draws ONNX graphs that contain a Gated DeltaNet.
 
-    import gdn_ir
-    model, report = gdn_ir.optimize("model.onnx")
-    gdn_ir.save(model, "model.opt.onnx")
+import gdn_ir
+model, report = gdn_ir.optimize("model.onnx")
+gdn_ir.save(model, "model.opt.onnx")
 """
 
 from gdn_ir.model_file import BadModel, load, save

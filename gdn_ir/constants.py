@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -12,13 +12,17 @@ from onnx.reference import ReferenceEvaluator
 from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import bodies, is_deterministic, is_onnx
 from gdn_ir.matching import array_of
-from gdn_ir.region import is_constant
 
 # Their result is no larger than their input, whatever the input holds.
 _SHRINKING = frozenset({"Compress", "NonZero", "Unique"})
 
 
-def compute(node: ir.Node, opsets: Mapping[str, int], limit: int) -> Sequence[Array] | None:
+def compute(
+    node: ir.Node,
+    opsets: Mapping[str, int],
+    limit: int,
+    array: Callable[[ir.Value], Array | None] = array_of,
+) -> Sequence[Array] | None:
     """The node's outputs if they follow from constants and static shapes, else None.
 
     Args:
@@ -26,17 +30,20 @@ def compute(node: ir.Node, opsets: Mapping[str, int], limit: int) -> Sequence[Ar
         opsets: opset imports that the node is read under.
         limit: the most bytes that the outputs may take together; beyond it, None, and nothing of
             that size is made.
+        array: the array of a constant value, None for any other value.
     """
     if not is_onnx(node) or not is_deterministic(node) or any(bodies(node)):
         return None
     if node.op_type in ("Shape", "Size"):
         return _shape_of(node)
-    if not all(value is None or is_constant(value) for value in node.inputs):
-        return None
-    arrays = {v.name or "": array_of(v) for v in node.inputs if v is not None}
-    if any(a is None or a.dtype.kind not in "fiub" for a in arrays.values()):
-        return None
-    known = {name: array for name, array in arrays.items() if array is not None}
+    known: dict[str, Array] = {}
+    for value in node.inputs:
+        if value is None:
+            continue
+        constant = array(value)
+        if constant is None or constant.dtype.kind not in "fiub":
+            return None
+        known[value.name or ""] = constant
     proto = _one_node_model(node, opsets, known)
     if _bytes_made(proto, node, known) > limit:
         return None

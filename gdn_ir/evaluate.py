@@ -7,6 +7,7 @@ same graph with every floating type widened.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-Array = npt.NDArray[np.generic]
+# Of any element type: most code here handles what a model brings.
+Array = npt.NDArray[Any]
 
 _NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype"})
@@ -34,7 +36,7 @@ class ScatterElements(OpRun):
             raise NotImplementedError(f"ScatterElements with reduction={reduction!r}")
         axis = axis % data.ndim
         result = data.copy()
-        where = list(np.indices(indices.shape, sparse=True))
+        where: list[Array] = list(np.indices(indices.shape, sparse=True))
         where[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
         result[tuple(where)] = updates
         return (result,)
@@ -59,8 +61,8 @@ def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
         for name, array in feeds.items()
     }
     with np.errstate(all="ignore"):
-        outputs: list[Array] = ReferenceEvaluator(proto, new_ops=[ScatterElements]).run(None, wide)
-    return outputs
+        outputs = ReferenceEvaluator(proto, new_ops=[ScatterElements]).run(None, wide)
+    return list(map(np.asarray, outputs))
 
 
 def _widen_graph(graph: onnx.GraphProto) -> None:

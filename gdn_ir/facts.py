@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -42,6 +43,17 @@ class Fact:
 
     def __str__(self) -> str:
         return f"'{self.value}' is {self.property.replace('-', ' ')} ({self.basis})"
+
+    @staticmethod
+    def describe(facts: Iterable[Fact]) -> list[str]:
+        """One line for each property and basis."""
+        groups: dict[tuple[str, str], dict[str, None]] = {}
+        for fact in facts:
+            groups.setdefault((fact.property, fact.basis), {})[f"'{fact.value}'"] = None
+        return [
+            f"{', '.join(values)} {property_.replace('-', ' ')} ({basis})"
+            for (property_, basis), values in groups.items()
+        ]
 
 
 def finite(value: ir.Value) -> Fact:
@@ -103,7 +115,10 @@ def _widen(boundary: set[ir.Value]) -> set[ir.Value]:
 def _is_smooth(node: ir.Node) -> bool:
     if node.op_type not in _SMOOTH_OPS:
         return False
-    if node.op_type == "Cast" and not ir.DataType(node.attributes["to"].as_int()).is_floating_point():
+    if (
+        node.op_type == "Cast"
+        and not ir.DataType(node.attributes["to"].as_int()).is_floating_point()
+    ):
         return False
     # The first input carries the data of all of these but Where, whose first is the choice;
     # everything that says where to go (indices, axes, shapes, conditions) must be constant.

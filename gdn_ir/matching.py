@@ -1,14 +1,15 @@
 """Patterns of ops: rooted at one node, found through an index, and able to say why they failed.
 
-    ADD_EYE = Op("Add", Var("x"), Constant("eye", is_identity, "an identity"), commutes=True)
-    for node in OpIndex(graph).of("Add"):
-        match = ADD_EYE.match(node)     # {"x": Value, "eye": Value} or a Mismatch, which is false
+ADD_EYE = Op("Add", Var("x"), Constant("eye", is_identity, "an identity"), commutes=True)
+for node in OpIndex(graph).of("Add"):
+    match = ADD_EYE.match(node)     # {"x": Value, "eye": Value} or a Mismatch, which is false
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -44,7 +45,7 @@ class Mismatch:
     where: str
     reason: str
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
     def __str__(self) -> str:
@@ -75,24 +76,26 @@ class Constant:
         array = array_of(value)
         if array is None:
             return Mismatch(value.name or "?", "is not a constant")
-        return {self.name: value} if self.holds(array) else Mismatch(
-            value.name or "?", f"is not {self.what}"
+        return (
+            {self.name: value}
+            if self.holds(array)
+            else Mismatch(value.name or "?", f"is not {self.what}")
         )
 
 
 class Op:
     """One op and patterns for its first inputs, the rest being no matter."""
 
-    def __init__(
-        self, op_type: str, *inputs: Var | Constant | Op, commutes: bool = False
-    ) -> None:
+    def __init__(self, op_type: str, *inputs: Var | Constant | Op, commutes: bool = False) -> None:
         self.op_type = op_type
         self._orders = [inputs, inputs[::-1]] if commutes else [inputs]
 
     def match(self, node: ir.Node) -> Binding | Mismatch:
         """Values by name, or why not; with `commutes`, the reason of the second order."""
         if not is_onnx(node, self.op_type):
-            return Mismatch(node.outputs[0].name or "?", f"is made by {node.op_type}, not {self.op_type}")
+            return Mismatch(
+                node.outputs[0].name or "?", f"is made by {node.op_type}, not {self.op_type}"
+            )
         result: Binding | Mismatch = {}
         for order in self._orders:
             result = self._match_inputs(node, order)

@@ -36,7 +36,7 @@ _TENSOR_FIELDS = [
 _Trail = tuple[Message, "_Trail | None"]
 
 
-class BadModel(ValueError):  # noqa: N818  (it names the fault)
+class BadModel(ValueError):
     """A model that cannot be used. The message is one line: the object, the fault, the remedy."""
 
 
@@ -168,6 +168,12 @@ def _find_scopes(model: ModelProto) -> list[Scope]:
                     raise BadModel(
                         f"attribute {quote(attribute.name)} of {_label(node)} has no type; "
                         "export the model again"
+                    )
+                if attribute.ref_attr_name and _bodies(attribute):
+                    # onnx_ir's traversal takes the reference for the graph itself.
+                    raise BadModel(
+                        f"attribute {quote(attribute.name)} of {_label(node)} refers to a graph "
+                        "given by the caller, which is not supported; inline the function"
                     )
                 for body in _bodies(attribute):
                     if scope.depth == NESTING_LIMIT:

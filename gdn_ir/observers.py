@@ -78,7 +78,7 @@ class Record(Observer):
 
 
 class Dumps(Observer):
-    """Writes the model after each pass to `folder/NNN-pass.onnx`, and as read to `000-input.onnx`."""
+    """Writes `000-input.onnx`, then the model after each pass as `NNN-pass.onnx`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import onnx_ir as ir
 
 from gdn_ir import facts, model_file, pipeline, runtime, targets
+from gdn_ir.facts import Fact
 from gdn_ir.observers import Dumps, PassRecord, Record
 from gdn_ir.pass_manager import Observer, run
 from gdn_ir.verify.canonical import CanonicalCheck
@@ -133,7 +134,7 @@ def optimize(
 
     report = Report(pipeline.to_text(parsed), verify, record.passes)
     rewrites = [rewrite for done in record.passes for rewrite in done.rewrites]
-    report.assumes = list(dict.fromkeys(str(fact) for r in rewrites for fact in r.assumes))
+    report.assumes = Fact.describe(fact for rewrite in rewrites for fact in rewrite.assumes)
     report.warnings = list(dict.fromkeys(r.warning for r in rewrites if r.warning))
     report.region_errors, report.repeated = gate.errors, gate.repeated
     if verify == "numeric":

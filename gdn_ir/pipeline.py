@@ -116,7 +116,9 @@ def _convert(what: str, value: str, hint: Any) -> object:
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             nearest = _nearest(value, get_args(hint))
-            raise BadPipeline(f"{what} is one of {', '.join(get_args(hint))}, not '{value}'{nearest}")
+            raise BadPipeline(
+                f"{what} is one of {', '.join(get_args(hint))}, not '{value}'{nearest}"
+            )
         return value
     if hint is bool:
         if value not in ("true", "false"):

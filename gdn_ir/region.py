@@ -72,7 +72,7 @@ class Region:
         return cls(tuple(inputs), tuple(outputs), tuple(nodes), tuple(constants))
 
     def to_model(self, model: ir.Model) -> ir.Model:
-        """A copy as a model of its own, with the names of the original; `model` is where it is from.
+        """A copy as a model of its own, with the names it has in `model`.
 
         Constants are shared, not copied. Local functions that it calls come along.
         """

@@ -82,23 +82,23 @@ def neumann_until(
     """The series as a Loop that stops once every entry of the power is below `tol`. Unsafe."""
     body = Emitter(prefix=f"{emit.prefix}/loop", tag=emit.tag, opset=emit.opset)
     matrix = ir.TensorType(element)
-    step = ir.Value(name=f"{body.prefix}/step", shape=ir.Shape([]), type=ir.TensorType(ir.DataType.INT64))
-    going = ir.Value(name=f"{body.prefix}/going", shape=ir.Shape([]), type=ir.TensorType(ir.DataType.BOOL))
+    step = ir.Value(
+        name=f"{body.prefix}/step", shape=ir.Shape([]), type=ir.TensorType(ir.DataType.INT64)
+    )
+    going = ir.Value(
+        name=f"{body.prefix}/going", shape=ir.Shape([]), type=ir.TensorType(ir.DataType.BOOL)
+    )
     S_in = ir.Value(name=f"{body.prefix}/S", type=matrix)
     P_in = ir.Value(name=f"{body.prefix}/P", type=matrix)
     S = body.op("Add", S_in, P_in)
     P = body.op("MatMul", P_in, A)
     largest = body.op("ReduceMax", body.op("Abs", P), keepdims=0)
     more = body.op("Not", body.op("Less", largest, np.array(tol, dtype)))
-    graph = ir.Graph(
-        [step, going, S_in, P_in], [more, S, P], nodes=[], name=f"{body.prefix}/body"
-    )
+    graph = ir.Graph([step, going, S_in, P_in], [more, S, P], nodes=[], name=f"{body.prefix}/body")
     body.insert_into(graph)
     zero = emit.op("Mul", A, np.zeros((), dtype))
     start = emit.op("Add", zero, np.eye(n, dtype=dtype))
-    S_out, _ = emit.ops(
-        "Loop", np.array(n - 1), np.array(True), start, A, outputs=2, body=graph
-    )
+    S_out, _ = emit.ops("Loop", np.array(n - 1), np.array(True), start, A, outputs=2, body=graph)
     return S_out
 
 
@@ -113,14 +113,21 @@ def _merge_leaves(
         # Padding with zeros: the inverse of the padded matrix is diag(T, I).
         A = _pad(emit, A, count * size - n, count * size - n)
     order = _bit_reversed(count)
-    diagonal = [_cut(emit, A, (i * size, (i + 1) * size), (i * size, (i + 1) * size)) for i in order]
+    diagonal = [
+        _cut(emit, A, (i * size, (i + 1) * size), (i * size, (i + 1) * size)) for i in order
+    ]
     T = invert_leaf(emit, _stack(emit, diagonal), size, dtype)
     while count > 1:
         # The order puts all left neighbours in the first half and the right ones in the second.
         T11, T22 = emit.halves(T, axis=0)
         count //= 2
         below = [
-            _cut(emit, A, ((2 * i + 1) * size, (2 * i + 2) * size), (2 * i * size, (2 * i + 1) * size))
+            _cut(
+                emit,
+                A,
+                ((2 * i + 1) * size, (2 * i + 2) * size),
+                (2 * i * size, (2 * i + 1) * size),
+            )
             for i in _bit_reversed(count)
         ]
         # [[I - A11, 0], [-A21, I - A22]]^-1 = [[T11, 0], [T22 A21 T11, T22]]
@@ -133,7 +140,8 @@ def _merge_leaves(
 
 def _quarter(n: int, size: int, dtype: DType) -> npt.NDArray[np.floating]:
     i, j = np.indices((n, n)) // size
-    return ((i % 2 == 1) & (j == i - 1)).astype(dtype)
+    quarter: npt.NDArray[np.floating] = ((i % 2 == 1) & (j == i - 1)).astype(dtype)
+    return quarter
 
 
 def _cut(emit: Emitter, A: ir.Value, row: tuple[int, int], column: tuple[int, int]) -> ir.Value:

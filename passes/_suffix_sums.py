@@ -86,5 +86,3 @@ def _holds(model: ir.Model, cumsum: ir.Node, found: SuffixSum) -> bool:
     (result,) = evaluate(difference, {g.name or "": values})
     same_shape = result.shape == expected.shape
     return same_shape and np.allclose(result, expected, rtol=1e-9, atol=1e-12)
-
-

@@ -43,7 +43,8 @@ def worst_inverses(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
 
 
 def _unit(x: Array) -> Array:
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+    unit: Array = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    return unit
 
 
 def _strictly_lower(key: Array, beta: Array, decay: Array) -> Array:

@@ -12,6 +12,7 @@ from gdn_ir.pass_base import CleanUp
 from gdn_ir.region import erase, is_constant
 from gdn_ir.structural_hash import SMALL, constant_digest, operator_key
 
+
 @dataclasses.dataclass(frozen=True)
 class CommonSubexpressions(CleanUp):
     """Merges nodes of one scope with the same op, attributes and inputs.

@@ -90,7 +90,7 @@ class ExpMask(Pass):
         yield Rewrite(
             pass_text=str(self),
             where=where,
-            found=f"causal decay {list(shape)} with {len(uses)} uses and {len(masks)} masks after it",
+            found=f"causal decay {list(shape)}, {len(uses)} uses, {len(masks)} masks after the exp",
             before=before,
             after=after,
             assumes=(finite(g), *map(finite, factors)),
@@ -174,9 +174,7 @@ def _is_masked_before(exp: ir.Node, decay: str) -> bool:
 
 
 def _is_strict_mask(array: Array) -> bool:
-    if array.ndim != 2:
-        return False
-    return bool((array == np.where(np.tri(*array.shape, k=-1), 0, -np.inf)).all())
+    return array.ndim == 2 and np.array_equal(array, np.where(np.tri(len(array), k=-1), 0, -np.inf))
 
 
 def _why_no_decay(model: ir.Model, g: ir.Value, E: ir.Value, shape: tuple[int, ...]) -> str:

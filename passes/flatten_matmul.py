@@ -93,4 +93,6 @@ def _flatten(emit: Emitter, value: ir.Value) -> ir.Value:
 
 def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
     rng = np.random.default_rng(0)
-    yield Sample("random", {v.name or "": rng.standard_normal(static_shape(v) or ()) for v in inputs})
+    yield Sample(
+        "random", {v.name or "": rng.standard_normal(static_shape(v) or ()) for v in inputs}
+    )

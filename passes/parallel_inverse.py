@@ -13,11 +13,11 @@ from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array, evaluate
 from gdn_ir.facts import static_shape, strictly_lower
 from gdn_ir.graph_view import VIEW_OPS, scopes
-from gdn_ir.matching import Var, Constant, Op, OpIndex, is_identity
+from gdn_ir.matching import Constant, Op, OpIndex, Var, is_identity
 from gdn_ir.pass_base import Pass
 from gdn_ir.passes import _inverse_methods as methods
 from gdn_ir.passes._worst_inverses import worst_inverses
-from gdn_ir.region import OpenRegion, Region, replace
+from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
 
 Method = Literal["block", "substitution", "doubling", "neumann"]
@@ -76,9 +76,12 @@ class ParallelInverse(Pass):
         A, tail = chain.A, chain.tail
         shape, tail_shape = static_shape(A), static_shape(tail)
         where = tail.name or ""
-        if len(chain.scatters) < 2 or shape is None or shape != tail_shape:
+        if len(chain.scatters) < 2 or is_constant(A):
             return None
-        if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+        if shape is None or tail_shape is None:
+            reason = f"the scatters write into '{A.name}', whose shape {A.shape} is not static"
+            return Declined(str(self), where, reason)
+        if shape != tail_shape or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
             return None
         n = shape[-1]
         if n > _LARGEST:
@@ -113,9 +116,7 @@ class ParallelInverse(Pass):
             warning=unsafe if self.method in _UNSAFE else "",
         )
 
-    def _emit(
-        self, emit: Emitter, A: ir.Value, shape: tuple[int, ...], form: _Form
-    ) -> ir.Value:
+    def _emit(self, emit: Emitter, A: ir.Value, shape: tuple[int, ...], form: _Form) -> ir.Value:
         assert A.dtype is not None
         dtype, n = A.dtype.numpy(), shape[-1]
         batched = A if len(shape) == 3 else emit.op("Reshape", A, np.array([-1, n, n]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array, evaluate
 from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import is_onnx, scopes
@@ -18,9 +19,7 @@ from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
 
 _SCATTERS = ("ScatterElements", "ScatterND")
-_PAD_NOTHING = Op(
-    "Pad", Var("x"), Constant("pads", lambda array: not array.any(), "all zero")
-)
+_PAD_NOTHING = Op("Pad", Var("x"), Constant("pads", lambda array: not array.any(), "all zero"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +66,11 @@ class ScatterToConcat(Pass):
             if found is None:
                 continue
             axis, order = found
-            values = [inputs[i] for i in order]
             where = output.name or ""
-            before, after = replace(
-                model, region, lambda emit: [emit.op("Concat", *values, axis=axis)], tag=str(self)
-            )
-            found_text = f"{len(chain)} scatters into a constant"
-            return self._record(region, where, found_text, before, after)
+            build = _concat([inputs[i] for i in order], axis)
+            before, after = replace(model, region, build, tag=str(self))
+            text = f"{len(chain)} scatters into a constant"
+            return self._record(region, where, text, before, after)
         return Declined(str(self), tail.name or "", reason)
 
     def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite:
@@ -137,6 +134,10 @@ def _reshaped(value: ir.Value) -> ir.Value:
     if len(consumers) == 1 and is_onnx(consumers[0], "Reshape") and not value.is_graph_output():
         return consumers[0].outputs[0]
     return value
+
+
+def _concat(values: Sequence[ir.Value], axis: int) -> Callable[[Emitter], Sequence[ir.Value]]:
+    return lambda emit: [emit.op("Concat", *values, axis=axis)]
 
 
 def _as_concat(piece: ir.Model, region: Region) -> tuple[int, list[int]] | None:

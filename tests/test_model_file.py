@@ -334,6 +334,12 @@ def untyped_attribute(model: ModelProto) -> None:
     model.graph.node[0].attribute.add(name="axis", i=1)
 
 
+def graph_by_reference(model: ModelProto) -> None:
+    model.graph.node[0].attribute.add(
+        name="body", ref_attr_name="b", type=onnx.AttributeProto.GRAPH
+    )
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -352,6 +358,7 @@ def untyped_attribute(model: ModelProto) -> None:
         (short_constant, "tensor 'w': its shape needs 16 bytes, but has 12"),
         (sparse_initializer, "sparse tensor in 'g' is not supported"),
         (map_input, "onnx_ir cannot represent it: 'Map types are not supported"),
+        (graph_by_reference, "attribute 'body' of the Add that makes 'y' refers to a graph"),
         (untyped_attribute, "attribute 'axis' of the Add that makes 'y' has no type"),
     ],
 )

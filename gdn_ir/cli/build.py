@@ -45,7 +45,9 @@ def command(
     heads: Annotated[int, typer.Option(help="Value heads.")] = 4,
     key_heads: Annotated[int | None, typer.Option(help="Query/key heads; default: heads.")] = None,
     head_dim: Annotated[int, typer.Option(help="Key dimension.")] = 64,
-    value_dim: Annotated[int | None, typer.Option(help="Value dimension; default: head-dim.")] = None,
+    value_dim: Annotated[
+        int | None, typer.Option(help="Value dimension; default: head-dim.")
+    ] = None,
     chunk: Annotated[int, typer.Option(help="Tokens in a chunk.")] = 64,
     state: Annotated[bool, typer.Option(help="Take and return a state.")] = False,
     l2norm: Annotated[bool, typer.Option(help="Normalise q and k in the graph.")] = False,

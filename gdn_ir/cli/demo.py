@@ -20,7 +20,7 @@ from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.observers import count_nodes
 from gdn_ir.optimizer import optimize
 
-_SIZE = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
+_SIZE: dict[str, Any] = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
 
 
 def command(
@@ -61,10 +61,15 @@ def command(
     _print(columns, report.pipeline, paths)
 
 
-def _print(columns: Mapping[str, Mapping[str, Any]], pipeline: str, paths: Mapping[str, Path]) -> None:
+def _print(
+    columns: Mapping[str, Mapping[str, Any]], pipeline: str, paths: Mapping[str, Path]
+) -> None:
     size = ", ".join(f"{name} {value}" for name, value in _SIZE.items())
     before, after = columns["baseline"], columns["optimized"]
-    rows = [[row, _text(before[row]), _text(after[row]), _gain(before[row], after[row])] for row in before]
+    rows = [
+        [row, _text(before[row]), _text(after[row]), _gain(before[row], after[row])]
+        for row in before
+    ]
     print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, ""], rows)
     print_line(f"pipeline: {pipeline}")
     print_line("errors: largest, relative to the largest output, against the float64 recurrence")
@@ -79,7 +84,7 @@ def _errors(model: ir.Model) -> dict[str, float]:
         for family, inputs in adversarial_inputs(**_SIZE).items():
             feeds = _float32(inputs, model)
             # The recurrence gets the numbers that the model gets, after their rounding.
-            truth, _ = recurrence(**feeds)
+            truth, _ = recurrence(feeds["q"], feeds["k"], feeds["v"], feeds["g"], feeds["beta"])
             (output,) = session.run(None, feeds)
             errors[family] = float(np.abs(output - truth).max() / np.abs(truth).max())
     return errors

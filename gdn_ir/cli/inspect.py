@@ -45,7 +45,9 @@ def command(
     else:
         print_line("no region of a gated delta rule found that the portable pipeline rewrites")
     for declined in found["declined"]:
-        print_line(f"declined by {declined['pass_text']}: '{declined['where']}': {declined['reason']}")
+        print_line(
+            f"declined by {declined['pass_text']}: '{declined['where']}': {declined['reason']}"
+        )
     for name, lacking in found["targets"].items():
         state = f"lacks {', '.join(lacking)}" if lacking else "has every op"
         print_line(f"target {name}: {state}")

@@ -63,6 +63,21 @@ def command(
         print_warning(warning)
 
 
+def group_rewrites(report: Report) -> dict[str, list[str]]:
+    """What was replaced by how many nodes, and where: equal rewrites together."""
+    groups: dict[str, list[str]] = {}
+    for record in report.passes:
+        for rewrite in record.rewrites:
+            nodes = f"{len(rewrite.before.graph)} -> {len(rewrite.after.graph)} nodes"
+            text = f"{record.pass_text}: {rewrite.found}; {nodes}"
+            groups.setdefault(text, []).append(rewrite.where)
+    return groups
+
+
+def _places(places: list[str]) -> str:
+    return f"'{places[0]}'" + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+
+
 def _print(report: Report) -> None:
     print_table(
         "Passes",
@@ -77,14 +92,13 @@ def _print(report: Report) -> None:
             for record in report.passes
         ],
     )
+    for text, places in group_rewrites(report).items():
+        print_line(f"  {text} ({_places(places)})")
     for record in report.passes:
-        for rewrite in record.rewrites:
-            nodes = f"{len(rewrite.before.graph)} -> {len(rewrite.after.graph)} nodes"
-            print_line(f"  {record.pass_text}: '{rewrite.where}': {rewrite.found}; {nodes}")
         for declined in record.declined:
             print_line(f"  {declined.pass_text} declined '{declined.where}': {declined.reason}")
     for fact in report.assumes:
-        print_line(f"  assumes: {fact}")
+        print_line(f"  assumes {fact}")
     if report.region_errors:
         worst = max(report.region_errors, key=lambda error: error.after)
         print_line(

@@ -37,7 +37,11 @@ def command(
         return
     print_line(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
     if options:
-        print_table("Options", ["name", "type", "default"], [o.values() for o in options])  # type: ignore[arg-type, misc]
+        print_table(
+            "Options",
+            ["name", "type", "default"],
+            [[o["name"], o["type"], o["default"]] for o in options],
+        )
 
 
 def _summary(cls: type[Pass]) -> str:

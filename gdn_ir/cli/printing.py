@@ -18,7 +18,8 @@ def print_json(data: object) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; a column whose cells are all numbers is set to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    console().print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
+    table = Table()
     for index, column in enumerate(columns):
         numeric = all(_is_numeric(row[index]) for row in cells)
         table.add_column(escape(column), justify="right" if numeric else "left")
@@ -34,7 +35,9 @@ def print_line(text: str) -> None:
 
 def print_warning(text: str) -> None:
     """A line on standard error."""
-    Console(stderr=True).print(f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(
+        f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True
+    )
 
 
 def console() -> Console:
@@ -44,5 +47,11 @@ def console() -> Console:
 
 
 def _is_numeric(cell: str) -> bool:
-    return all(part.strip("x%").replace(".", "", 1).lstrip("-").replace("e-", "").isdigit()
-               for part in cell.split()) if cell.split() else True
+    return (
+        all(
+            part.strip("x%").replace(".", "", 1).lstrip("-").replace("e-", "").isdigit()
+            for part in cell.split()
+        )
+        if cell.split()
+        else True
+    )

@@ -43,7 +43,9 @@ def command(
         for name, array in zip(names, results, strict=True)
     ]
     if as_json:
-        print_json({"milliseconds": milliseconds, "random_inputs": inputs is None, "outputs": summary})
+        print_json(
+            {"milliseconds": milliseconds, "random_inputs": inputs is None, "outputs": summary}
+        )
         return
     source = "small random inputs" if inputs is None else str(inputs)
     print_table(
@@ -60,12 +62,16 @@ def _read(path: Path) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"cannot read {path} as .npz ({error}); write it with numpy.savez") from None
+        raise ValueError(
+            f"cannot read {path} as .npz ({error}); write it with numpy.savez"
+        ) from None
 
 
 def _check_names(feeds: dict[str, Array], wanted: list[str], path: Path | None) -> None:
     if missing := [name for name in wanted if name not in feeds]:
-        raise ValueError(f"{path} lacks the inputs {', '.join(missing)}; it needs an array for each")
+        raise ValueError(
+            f"{path} lacks the inputs {', '.join(missing)}; it needs an array for each"
+        )
     if unknown := [name for name in feeds if name not in wanted]:
         raise ValueError(f"{path} has {', '.join(unknown)}, which the model takes no input for")
 

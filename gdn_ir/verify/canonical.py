@@ -12,7 +12,9 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from gdn_ir.constants import compute
+from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import bodies, captures, is_deterministic, is_onnx
+from gdn_ir.matching import array_of
 from gdn_ir.pass_base import CleanUp, Pass
 from gdn_ir.pass_manager import Observer
 from gdn_ir.structural_hash import array_digest, combine, constant_digest, operator_key
@@ -29,6 +31,7 @@ def canonical_outputs(model: ir.Model) -> list[str]:
 class _Hashing:
     def __init__(self, model: ir.Model) -> None:
         self._model = model
+        self._arrays: dict[ir.Value, Array] = {}
 
     def graph(self, graph: ir.Graph, outer: Mapping[ir.Value, str]) -> list[str]:
         known = dict(outer)
@@ -44,8 +47,9 @@ class _Hashing:
     def _node(self, node: ir.Node, known: Mapping[ir.Value, str]) -> list[str]:
         if is_onnx(node, "Identity") and node.inputs[0] is not None:
             return [known[node.inputs[0]]]
-        arrays = compute(node, self._model.opset_imports, _LIMIT)
+        arrays = compute(node, self._model.opset_imports, _LIMIT, self._array)
         if arrays is not None:
+            self._arrays.update(zip(node.outputs, arrays, strict=True))
             return [array_digest(array) for array in arrays]
         parts = [operator_key(node)]
         parts += [known[value] if value is not None else "absent" for value in node.inputs]
@@ -57,6 +61,10 @@ class _Hashing:
             parts.append(node.outputs[0].name or "")
         digest = combine(*parts)
         return [f"{digest}.{index}" for index in range(len(node.outputs))]
+
+    def _array(self, value: ir.Value) -> Array | None:
+        """Of a constant, also of one that is computed from others."""
+        return self._arrays[value] if value in self._arrays else array_of(value)
 
 
 class CanonicalCheck(Observer):

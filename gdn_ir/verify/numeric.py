@@ -76,7 +76,9 @@ class NumericGate(Observer):
             for sample in rewrite.samples():
                 feeds = _in_model_types(rewrite.before, sample)
                 truth = evaluate(rewrite.before, feeds)
-                self._compare(rewrite, sample, truth, before.run(None, feeds), after.run(None, feeds))
+                self._compare(
+                    rewrite, sample, truth, before.run(None, feeds), after.run(None, feeds)
+                )
         self._passed.add(key)
         self.seconds += time.perf_counter() - start
 

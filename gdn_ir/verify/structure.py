@@ -56,15 +56,15 @@ def _scope_defects(
         if node in nodes or node.graph is not graph:
             found.append(f"node '{node.name}' stands in two places")
         nodes[node] = None
-        for index, value in enumerate(node.inputs):
-            if value is None:
+        for index, operand in enumerate(node.inputs):
+            if operand is None:
                 continue
-            if value not in visible:
+            if operand not in visible:
                 found.append(
-                    f"node '{node.name}' uses '{value.name}', which is not defined before it"
+                    f"node '{node.name}' uses '{operand.name}', which is not defined before it"
                 )
-            if (node, index) not in [(use.node, use.idx) for use in value.uses()]:
-                found.append(f"'{value.name}' does not know its use by '{node.name}'")
+            if (node, index) not in [(use.node, use.idx) for use in operand.uses()]:
+                found.append(f"'{operand.name}' does not know its use by '{node.name}'")
         for body in bodies(node):
             # What a body defines is invisible outside it; its names are taken all the same.
             found += _scope_defects(body, set(visible), names, nodes)
