@@ -32,6 +32,7 @@ _TENSOR_FIELDS = [
     onnx.TensorProto.DESCRIPTOR.fields_by_name[name]
     for name in ("name", "doc_string", "external_data", "metadata_props")
 ]
+_GRAPH_TYPES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 # A message, and the trail of the message around it.
 _Trail = tuple[Message, "_Trail | None"]
 
@@ -169,7 +170,7 @@ def _find_scopes(model: ModelProto) -> list[Scope]:
                         f"attribute {quote(attribute.name)} of {_label(node)} has no type; "
                         "export the model again"
                     )
-                if attribute.ref_attr_name and _bodies(attribute):
+                if attribute.ref_attr_name and attribute.type in _GRAPH_TYPES:
                     # onnx_ir's traversal takes the reference for the graph itself.
                     raise BadModel(
                         f"attribute {quote(attribute.name)} of {_label(node)} refers to a graph "

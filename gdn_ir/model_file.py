@@ -73,18 +73,19 @@ def save(
     """Write a model so that at no moment `path` holds half of one.
 
     It is one file, unless the model has weights in external files or more than `INLINE_LIMIT`
-    bytes of them: then tensors above `SMALL_TENSOR` go to `<path>.data`. Both are written to a
-    temporary folder beside `path`, flushed, and moved from there, the data first. The model is
-    unchanged and goes on reading its old files.
+    bytes of them: then the large ones go to `<path>.data`. Both are written to a temporary folder
+    beside `path`, flushed, and moved from there, the data first. The model is unchanged and goes
+    on reading its old files.
 
     Args:
         model: a model from `load`, or one made in memory.
-        path: the file to write. A model that is there is replaced, and so is its data file.
+        path: the file to write. An older one is replaced, together with its data file if the new
+            one has data.
         inputs: files not to be written over, such as the one that the model came from.
 
     Raises:
         BadModel: `path` cannot be written, is one of `inputs`, or is a file that the model still
-            reads. Nothing that was written stays.
+            reads. Then everything is as it was before.
     """
     target = Path(path).absolute()
     data = target.with_name(f"{target.name}.data")
@@ -277,13 +278,22 @@ def _move(new: Path, target: Path, new_data: Path, data: Path) -> None:
     if data.exists() and not target.exists():
         raise BadModel(f"{data} exists without its model; remove it or choose another name")
     _flush(new_data)
-    # The old model would take the new data for its own: between the two there is no model.
-    target.unlink(missing_ok=True)
-    new_data.replace(data)
+    # In this order, no model is ever beside data that is not its own.
+    steps = [
+        (target, new.with_name(f"{new.name}.old")),
+        (data, new.with_name(f"{new_data.name}.old")),
+        (new_data, data),
+        (new, target),
+    ]
+    done: list[tuple[Path, Path]] = []
     try:
-        new.replace(target)
+        for source, destination in steps:
+            if source.exists():  # the older pair need not
+                source.replace(destination)
+                done.append((source, destination))
     except BaseException:
-        data.unlink()
+        for source, destination in reversed(done):
+            destination.replace(source)
         raise
     _flush(target.parent)
 

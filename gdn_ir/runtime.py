@@ -41,7 +41,7 @@ def session(
     # Idle threads of one session spin on the cores that another one needs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    options.intra_op_num_threads = threads or _usable_cores()
+    options.intra_op_num_threads = threads or usable_cores()
     try:
         with _loadable(model) as source:
             opened = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -53,7 +53,7 @@ def session(
         raise RunFailed(f"ONNX Runtime: {message}") from error
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """Cores that this process may use; ONNX Runtime's own count ignores hyperthreads and limits."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -755,19 +755,24 @@ def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("step", ["write_bytes", "replace"])
 @pytest.mark.parametrize("is_pair", [False, True])
+@pytest.mark.parametrize("is_older_there", [False, True])
 def test_failure_leaves_nothing_new(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     failure: BaseException,
     step: str,
     is_pair: bool,
+    is_older_there: bool,
 ) -> None:
     model = lazy_model(tmp_path) if is_pair else load(write(tmp_path, add_model()))
+    if is_older_there:
+        write(tmp_path, b"an older model", "out.onnx")
+        write(tmp_path, b"its data", "out.onnx.data")
     before = files(tmp_path)
     original = getattr(Path, step)
 
     def fail_on_the_model(path: Path, *args: object) -> object:
-        if path.name == "out.onnx":
+        if path.name == "out.onnx" and path.parent != tmp_path:  # the new one
             raise failure
         return original(path, *args)
 
