@@ -18,8 +18,9 @@ from google.protobuf.message import (  # type: ignore[import-untyped,unused-igno
     EncodeError,
 )
 
-from gdn_ir.model_check import NESTING_LIMIT, BadModel, check_model, quote
-from gdn_ir.tensor_check import ExternalData, check_tensors
+from gdn_ir.file_checks.bad_model import BadModel, quote
+from gdn_ir.file_checks.graphs import NESTING_LIMIT, check_model
+from gdn_ir.file_checks.tensors import ExternalData, check_tensors
 
 __all__ = ["BadModel", "load", "save"]
 
@@ -34,7 +35,7 @@ _PROTOBUF_LIMIT = 2**31 - 1
 def load(path: str | os.PathLike[str]) -> ir.Model:
     """Read a model from a file that may be damaged or hostile.
 
-    Everything is checked on the parsed file (`model_check`, `tensor_check`) before a graph is
+    Everything is checked on the parsed file (`file_checks`) before a graph is
     built. Weights in external files stay there and are read when first used; external data of
     attributes and local functions, which onnx_ir would look for in the current folder, is read
     now. Nodes that are merely out of order are sorted, stably. Unknown ops and domains are kept.

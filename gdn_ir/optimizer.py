@@ -26,6 +26,8 @@ from gdn_ir.verify.structure import StructureCheck
 
 Verify = Literal["numeric", "structure", "none"]
 DEFAULT_TARGET = "portable"
+# Unsqueeze and ReduceSum take their axes as inputs from here on; the passes emit them so.
+_OLDEST_OPSET = 13
 
 
 @dataclass
@@ -120,6 +122,12 @@ def optimize(
     text = targets.load(target or DEFAULT_TARGET).pipeline if passes is None else passes
     parsed = pipeline.parse(text)
     original = model if isinstance(model, ir.Model) else model_file.load(model)
+    opset = original.opset_imports.get("", _OLDEST_OPSET)
+    if opset < _OLDEST_OPSET:
+        raise model_file.BadModel(
+            f"the model has opset {opset}; the passes need {_OLDEST_OPSET} or later: "
+            "convert it with onnx.version_converter"
+        )
     optimized = original.clone()
     for fact in assume:
         facts.state(optimized, fact)

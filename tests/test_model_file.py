@@ -17,7 +17,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 from gdn_ir import model_file
-from gdn_ir.model_check import EXPANSION_LIMIT, NESTING_LIMIT
+from gdn_ir.file_checks.functions import EXPANSION_LIMIT
+from gdn_ir.file_checks.graphs import NESTING_LIMIT
 from gdn_ir.model_file import BadModel, load, save
 
 HEADER = '<ir_version: 10, opset_import: ["": 17]>'

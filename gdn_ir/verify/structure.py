@@ -21,58 +21,60 @@ def interface(values: Sequence[ir.Value]) -> Interface:
 
 def defects(model: ir.Model) -> list[str]:
     """What is wrong with the model's structure, an empty list if nothing is."""
-    found = _scope_defects(model.graph, set(), set(), {})
-    for function in model.functions.values():
-        found += _scope_defects(function.graph, set(), set(), {})
-    return found
+    seen: set[ir.Node] = set()
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    return [defect for graph in graphs for defect in _scope_defects(graph, set(), set(), seen)]
 
 
 def _scope_defects(
-    graph: ir.Graph, visible: set[ir.Value], names: set[str], nodes: dict[ir.Node, None]
+    graph: ir.Graph, outer: set[ir.Value], outer_names: set[str], seen: set[ir.Node]
 ) -> list[str]:
-    """Walks a scope in order; `visible` values may be used, `names` are taken (bodies included)."""
+    """Walks a scope in order; `outer` values may be used, `outer_names` may not be made again.
+
+    Two bodies may use one name, and a body's inputs and initializers may shadow an outer name, as
+    onnx's checker and ONNX Runtime have it.
+    """
     found: list[str] = []
     here: set[ir.Value] = set()
+    names: set[str] = set()
 
-    def define(value: ir.Value, what: str) -> None:
+    def define(value: ir.Value, what: str, taken: set[str]) -> None:
         if not value.name:
             found.append(f"{what} has no name")
-        elif value.name in names:
+        elif value.name in names or value.name in taken:
             found.append(f"{what} '{value.name}' is defined twice")
         names.add(value.name or "")
-        visible.add(value)
         here.add(value)
 
     for value in graph.inputs:
-        define(value, "input")
+        define(value, "input", set())
     for name, value in graph.initializers.items():
         if name != value.name:
             found.append(f"initializer '{value.name}' is registered as '{name}'")
         if value not in here:
-            define(value, "initializer")
+            define(value, "initializer", set())
         if value.const_value is None and not value.is_graph_input():
             found.append(f"initializer '{name}' holds nothing")
     for node in graph:
-        if node in nodes or node.graph is not graph:
+        if node in seen or node.graph is not graph:
             found.append(f"node '{node.name}' stands in two places")
-        nodes[node] = None
+        seen.add(node)
         for index, operand in enumerate(node.inputs):
             if operand is None:
                 continue
-            if operand not in visible:
+            if operand not in here and operand not in outer:
                 found.append(
                     f"node '{node.name}' uses '{operand.name}', which is not defined before it"
                 )
             if (node, index) not in [(use.node, use.idx) for use in operand.uses()]:
                 found.append(f"'{operand.name}' does not know its use by '{node.name}'")
         for body in bodies(node):
-            # What a body defines is invisible outside it; its names are taken all the same.
-            found += _scope_defects(body, set(visible), names, nodes)
+            found += _scope_defects(body, outer | here, outer_names | names, seen)
         for value in node.outputs:
             if value.producer() is not node:
                 found.append(f"'{value.name}' does not know that '{node.name}' makes it")
             if value.name or value.uses():
-                define(value, "value")
+                define(value, "value", outer_names)
     for value in graph.outputs:
         if value not in here:
             found.append(f"output '{value.name}' is not defined in its own scope")

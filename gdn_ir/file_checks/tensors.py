@@ -17,7 +17,8 @@ from typing import NoReturn
 import onnx_ir as ir
 from onnx import AttributeProto, FunctionProto, TensorProto
 
-from gdn_ir.model_check import BadModel, Scope, quote
+from gdn_ir.file_checks.bad_model import BadModel, quote
+from gdn_ir.file_checks.scope import Scope
 
 # The field that holds the values when raw_data does not; for all other types it is int32_data.
 _TYPED_FIELDS: dict[int, str] = {
