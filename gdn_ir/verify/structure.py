@@ -37,6 +37,7 @@ def _scope_defects(
     found: list[str] = []
     here: set[ir.Value] = set()
     names: set[str] = set()
+    uses: dict[ir.Value, set[tuple[ir.Node, int]]] = {}
 
     def define(value: ir.Value, what: str, taken: set[str]) -> None:
         if not value.name:
@@ -66,7 +67,9 @@ def _scope_defects(
                 found.append(
                     f"node '{node.name}' uses '{operand.name}', which is not defined before it"
                 )
-            if (node, index) not in [(use.node, use.idx) for use in operand.uses()]:
+            if operand not in uses:
+                uses[operand] = {(use.node, use.idx) for use in operand.uses()}
+            if (node, index) not in uses[operand]:
                 found.append(f"'{operand.name}' does not know its use by '{node.name}'")
         for body in bodies(node):
             found += _scope_defects(body, outer | here, outer_names | names, seen)
