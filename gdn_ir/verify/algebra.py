@@ -1,0 +1,337 @@
+"""The algebra in which graphs are proved equal: residues in place of reals.
+
+An input element x becomes two independent random numbers: x mod p, which sums and products act on,
+and an exponent mod q, so that exp(x) = w^(x mod q) turns sums into products as the real exp does.
+What is no polynomial (sqrt, sigmoid, max) is a keyed hash of its operands: equal where they are
+equal, and otherwise a fresh variable. Two graphs whose outputs agree at random points are then
+equal but for a chance that `Algebra.log2_bound` states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from gdn_ir.evaluate import Array
+from gdn_ir.verify.element import HASHED, Bools, Element, Operand
+from gdn_ir.verify.prime_field import PrimeField, Residues, mix
+
+
+class CannotDecide(Exception):
+    """The algebra has no meaning for what a node asks for; says what that is."""
+
+
+class Algebra:
+    """Operations on elements, at one random point.
+
+    Attributes:
+        field: the residues' field.
+        seed: of the point.
+        uninterpreted: the ops that were hashed.
+    """
+
+    def __init__(self, field: PrimeField, seed: int) -> None:
+        self.field = field
+        self.seed = seed
+        self._rng = np.random.default_rng(seed)
+        self._key = int(self._rng.integers(1 << 62))
+        self.uninterpreted: set[str] = set()
+        self._hashed: dict[str, Residues] = {}
+        self._hashed_degree = 1.0
+        self._inverted: Residues = np.zeros(0, np.int64)
+        self._inverted_degree = 1.0
+        self._places = 0
+        self._exponent_inputs: frozenset[tuple[str, int]] = frozenset()
+
+    def variable(self, name: str, zero: Bools) -> Element:
+        """Fresh unknowns, but where `zero` says that they are known to be 0."""
+        shape = zero.shape
+        residue = np.where(zero, 0, self._rng.integers(0, self.field.p, shape))
+        exponent = np.where(zero, 0, self._rng.integers(0, self.field.q, shape))
+        one = np.where(zero, -np.inf, 1.0)
+        return Element(
+            residue=residue,
+            exponent=exponent,
+            is_minus_inf=np.zeros(shape, bool),
+            degree=one,
+            weight=np.maximum(one, 0),
+            tainted=np.zeros(shape, bool),
+            exponent_inputs=frozenset({(name, residue.size)}),
+        )
+
+    def lift(self, value: Operand) -> Element:
+        """A constant as an element: finite numbers exactly, -inf as the mask."""
+        if isinstance(value, Element):
+            return value
+        array = np.asarray(value)
+        numbers = array.astype(np.float64)
+        masked = np.isneginf(numbers)
+        if not (np.isfinite(numbers) | masked).all():
+            raise CannotDecide("a constant holds NaN or +inf")
+        numbers = np.where(masked, 0, numbers)
+        return Element(
+            residue=self.field.embed(numbers),
+            exponent=self.field.embed(numbers, self.field.q),
+            is_minus_inf=masked,
+            degree=np.where(numbers == 0, -np.inf, 0.0),
+            weight=np.zeros(array.shape),
+            tainted=np.zeros(array.shape, bool),
+        )
+
+    def add(self, a: Element, b: Element) -> Element:
+        """a + b; -inf plus anything is -inf."""
+        is_minus_inf = a.is_minus_inf | b.is_minus_inf
+        exponent = None
+        if a.exponent is not None and b.exponent is not None:
+            exponent = np.where(is_minus_inf, 0, (a.exponent + b.exponent) % self.field.q)
+        return Element(
+            residue=np.where(is_minus_inf, 0, (a.residue + b.residue) % self.field.p),
+            exponent=exponent,
+            is_minus_inf=is_minus_inf,
+            degree=np.maximum(a.degree, b.degree),
+            weight=a.weight + b.weight,
+            tainted=a.tainted | b.tainted,
+            exponent_inputs=a.exponent_inputs | b.exponent_inputs,
+            places=max(a.places, b.places),
+        )
+
+    def negative(self, a: Element) -> Element:
+        """-a."""
+        self._refuse_minus_inf("Neg", a)
+        exponent = None if a.exponent is None else -a.exponent % self.field.q
+        return replace(a, residue=-a.residue % self.field.p, exponent=exponent)
+
+    def multiply(self, a: Operand, b: Operand) -> Element:
+        """a * b, elementwise. As an exponent it is linear where one is a constant, else a hash."""
+        left, right = self.lift(a), self.lift(b)
+        self._refuse_minus_inf("Mul", left, right)
+        residue = left.residue * right.residue % self.field.p
+        product = Element(
+            residue=residue,
+            exponent=None,
+            is_minus_inf=np.zeros(residue.shape, bool),
+            degree=left.degree + right.degree,
+            weight=np.ones(residue.shape),
+            tainted=left.tainted | right.tainted,
+        )
+        if isinstance(a, Element) and isinstance(b, Element):
+            return self._as_unknown_exponent("Mul", product)
+        constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
+        if unknown.exponent is None:
+            return product
+        factor = np.asarray(constant)
+        return replace(
+            product,
+            exponent=unknown.exponent * self.field.embed(factor, self.field.q) % self.field.q,
+            weight=unknown.weight * np.abs(factor.astype(np.float64)),
+            exponent_inputs=unknown.exponent_inputs,
+            places=unknown.places + _binary_places(factor),
+        )
+
+    def _as_unknown_exponent(self, name: str, a: Element) -> Element:
+        """In exponents, an unknown of its own: equal to itself, related to nothing else."""
+        zero = np.isneginf(a.degree)
+        hashed = self._hash_residues(f"{name} in an exponent", self.field.q, a.residue)
+        return replace(
+            a,
+            exponent=np.where(zero, 0, hashed),
+            weight=np.where(zero, 0.0, 1.0),
+            exponent_inputs=frozenset({(f"{HASHED}{name}", a.residue.size)}),
+            places=0,
+        )
+
+    def matmul(self, a: Operand, b: Operand) -> Element:
+        """a @ b as numpy has it."""
+        left, right = self.lift(a), self.lift(b)
+        self._refuse_minus_inf("MatMul", left, right)
+        residue = self.field.matmul(left.residue, right.residue)
+        exponent, weight, places = None, np.zeros(residue.shape), 0
+        both = isinstance(a, Element) and isinstance(b, Element)
+        if not both and left.exponent is not None and right.exponent is not None:
+            constant = np.asarray(b if isinstance(a, Element) else a, np.float64)
+            places = max(left.places, right.places) + _binary_places(constant)
+            exponent = self.field.matmul(left.exponent, right.exponent, self.field.q)
+            if isinstance(a, Element):
+                weight = left.weight @ np.abs(constant)
+            else:
+                weight = np.abs(constant) @ right.weight
+        # Exact would be the largest over k of left[i, k] + right[k, j]; this is at most more.
+        row, column = _per_row(left.degree), _per_column(right.degree)
+        row_taint, column_taint = _per_row(left.tainted), _per_column(right.tainted)
+        return Element(
+            residue=residue,
+            exponent=exponent,
+            is_minus_inf=np.zeros(residue.shape, bool),
+            degree=np.broadcast_to(row + column, residue.shape).copy(),
+            weight=weight,
+            tainted=np.broadcast_to(row_taint | column_taint, residue.shape).copy(),
+            exponent_inputs=left.exponent_inputs | right.exponent_inputs,
+            places=places,
+        )
+
+    def reduce_sum(self, a: Element, axes: tuple[int, ...], keepdims: bool) -> Element:
+        """Sum along axes; any -inf among the summands makes the sum -inf."""
+
+        def total(array: Array) -> Array:
+            return np.asarray(array.sum(axis=axes, keepdims=keepdims))
+
+        is_minus_inf = total(a.is_minus_inf) > 0
+        exponent = None
+        if a.exponent is not None:
+            exponent = np.where(is_minus_inf, 0, total(a.exponent) % self.field.q)
+        return Element(
+            residue=np.where(is_minus_inf, 0, total(a.residue) % self.field.p),
+            exponent=exponent,
+            is_minus_inf=is_minus_inf,
+            degree=a.degree.max(axis=axes, keepdims=keepdims, initial=-np.inf),
+            weight=total(a.weight),
+            tainted=total(a.tainted) > 0,
+            exponent_inputs=a.exponent_inputs,
+            places=a.places,
+        )
+
+    def cumsum(self, a: Element, axis: int, exclusive: bool, reverse: bool) -> Element:
+        """Running sums as onnx's CumSum has them."""
+        p, q = self.field.p, self.field.q
+
+        def along(array: Array, accumulate: Callable[[Array], Array], empty: object) -> Array:
+            if reverse:
+                array = np.flip(array, axis)
+            result = accumulate(array)
+            if exclusive:
+                first = np.full_like(np.take(result, [0], axis), empty)
+                kept = np.take(result, range(result.shape[axis] - 1), axis)
+                result = np.concatenate([first, kept], axis)
+            return np.flip(result, axis) if reverse else result
+
+        is_minus_inf = along(a.is_minus_inf, lambda x: np.logical_or.accumulate(x, axis), False)
+        exponent = None
+        if a.exponent is not None:
+            total = along(a.exponent, lambda x: np.cumsum(x, axis) % q, 0)
+            exponent = np.where(is_minus_inf, 0, total)
+        residue = along(a.residue, lambda x: np.cumsum(x, axis) % p, 0)
+        return Element(
+            residue=np.where(is_minus_inf, 0, residue),
+            exponent=exponent,
+            is_minus_inf=is_minus_inf,
+            degree=along(a.degree, lambda x: np.maximum.accumulate(x, axis), -np.inf),
+            weight=along(a.weight, lambda x: np.cumsum(x, axis), 0),
+            tainted=along(a.tainted, lambda x: np.logical_or.accumulate(x, axis), False),
+            exponent_inputs=a.exponent_inputs,
+            places=a.places,
+        )
+
+    def exp(self, a: Element) -> Element:
+        """w^a where a is linear in unknowns, 0 where it is -inf; a hash where it is not linear.
+
+        What is linear in unknowns makes exp a monomial in independent w^x, so the bound is
+        rigorous. A hash keeps equal exponents equal and knows nothing else about exp.
+        """
+        if a.exponent is None:
+            result = self.hash("Exp", a)
+        else:
+            self._exponent_inputs |= a.exponent_inputs
+            self._places = max(self._places, a.places)
+            if a.exponent_is_hashed:
+                self.uninterpreted.add("Exp of a product")
+            residue, tainted = self.field.exp(a.exponent), a.tainted | a.exponent_is_hashed
+            result = replace(a, residue=residue, degree=a.weight, tainted=tainted)
+        zero = a.is_minus_inf
+        masked = replace(
+            result,
+            residue=np.where(zero, 0, result.residue),
+            is_minus_inf=np.zeros(a.shape, bool),
+            degree=np.where(zero, -np.inf, result.degree),
+        )
+        return self._as_unknown_exponent("Exp", masked)
+
+    def reciprocal(self, a: Element) -> Element:
+        """1 / a in the field."""
+        self._refuse_minus_inf("Reciprocal", a)
+        if (a.residue == 0).any():
+            raise CannotDecide("a division by something that is zero at a random point")
+        self._inverted = np.union1d(self._inverted, a.residue)
+        self._inverted_degree = max(self._inverted_degree, float(a.degree.max(initial=1)))
+        return replace(
+            a,
+            residue=self.field.inverse(a.residue),
+            exponent=None,
+            degree=np.ones(a.shape),
+        )
+
+    def hash(self, name: str, *operands: Operand) -> Element:
+        """An uninterpreted function of its operands, elementwise with broadcasting."""
+        lifted = [self.lift(operand) for operand in operands]
+        self.uninterpreted.add(name)
+        parts = [part for e in lifted for part in (e.residue, e.is_minus_inf.astype(np.int64))]
+        residue = self._hash_residues(name, self.field.p, *parts)
+        degrees = [float(e.degree.max(initial=1)) for e in lifted]
+        self._hashed[name] = np.union1d(self._hashed.get(name, residue), residue)
+        self._hashed_degree = max(self._hashed_degree, *degrees)
+        hashed = Element(
+            residue=residue,
+            exponent=None,
+            is_minus_inf=np.zeros(residue.shape, bool),
+            degree=np.ones(residue.shape),
+            weight=np.ones(residue.shape),
+            tainted=np.ones(residue.shape, bool),
+        )
+        return self._as_unknown_exponent(name, hashed)
+
+    def hash_axis(self, name: str, a: Element, axis: int) -> Element:
+        """An uninterpreted function of all elements along an axis in any order; the axis stays."""
+        residues = np.sort(a.residue, axis=axis)
+        state: Residues = np.zeros_like(np.take(residues, [0], axis))
+        for index in range(residues.shape[axis]):
+            following = np.take(residues, [index], axis)
+            state = self._hash_residues(name, self.field.p, state, following)
+        masked = a.is_minus_inf.sum(axis=axis, keepdims=True)
+        combined = replace(
+            self.lift(np.zeros(state.shape)),
+            residue=state,
+            degree=a.degree.max(axis=axis, keepdims=True),
+        )
+        return self.hash(name, combined, masked)
+
+    def _hash_residues(self, name: str, modulus: int, *parts: Residues) -> Residues:
+        label = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
+        return (mix(self._key, label, *parts) % np.uint64(modulus)).astype(np.int64)
+
+    def _refuse_minus_inf(self, op: str, *elements: Element) -> None:
+        if any(e.is_minus_inf.any() for e in elements):
+            raise CannotDecide(f"{op} of -inf")
+
+    def log2_bound(self, degree: float) -> float:
+        """log2 of the chance that two different outputs of this degree agree at a random point.
+
+        Schwartz-Zippel over sets of size at least q, after multiplying out every w^x and every
+        denominator, each at most `degree` times; plus the chance that two different operands of a
+        hash collide.
+        """
+        exponents = sum(size for _, size in self._exponent_inputs)
+        clearing = 1 + exponents * 2**self._places + self._inverted.size * self._inverted_degree
+        different = max(degree, 1) * 2**self._places * clearing
+        pairs = sum(known.size * (known.size - 1) / 2 for known in self._hashed.values())
+        return math.log2((different + pairs * self._hashed_degree * clearing) / self.field.q)
+
+
+def _per_row(array: Array) -> Array:
+    """The largest of each row of a left operand of matmul, shaped to broadcast to the product."""
+    return np.asarray(array.max() if array.ndim == 1 else array.max(axis=-1, keepdims=True))
+
+
+def _per_column(array: Array) -> Array:
+    """The largest of each column of a right operand."""
+    return np.asarray(array.max() if array.ndim == 1 else array.max(axis=-2, keepdims=True))
+
+
+def _binary_places(array: Array) -> int:
+    """How many binary places the numbers have: 0 for integers, 3 for 1/8."""
+    fraction, places = array.astype(np.float64), 0
+    while (fraction != np.trunc(fraction)).any():
+        fraction, places = fraction * 2, places + 1
+    return places

@@ -1,0 +1,235 @@
+"""What each arithmetic op means over elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir.evaluate import Array
+from gdn_ir.verify.algebra import Algebra
+from gdn_ir.verify.element import Element, Operand, map_together
+from gdn_ir.verify.unsupported import UnsupportedOp
+
+# Functions of each element that are no polynomials: hashed.
+_HASHED = frozenset({
+    "Abs", "Acos", "Acosh", "And", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Clip", "Cos",
+    "Cosh", "Elu", "Equal", "Erf", "Floor", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid",
+    "HardSwish", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Min", "Mish",
+    "Mod", "Not", "Or", "PRelu", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh",
+    "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "ThresholdedRelu", "Xor",
+})  # fmt: skip
+_COMMUTATIVE = frozenset({"And", "Equal", "Max", "Min", "Or", "Xor"})
+_LARGEST_POWER = 16
+
+Operands = Sequence[Operand]
+
+
+def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
+    """The node's output, for operands at least one of which is an element.
+
+    Raises:
+        UnsupportedOp: the op is not known here.
+    """
+    if node.op_type in _OPS:
+        return _OPS[node.op_type](algebra, node, operands)
+    if node.op_type not in _HASHED:
+        raise UnsupportedOp(node)
+    options = sorted(f"{name}={attr.value}" for name, attr in node.attributes.items())
+    name = " ".join([node.op_type, *options])
+    if node.op_type in _COMMUTATIVE:
+        return _hash_unordered(algebra, name, [algebra.lift(x) for x in operands])
+    return algebra.hash(name, *operands)
+
+
+def _hash_unordered(algebra: Algebra, name: str, elements: Sequence[Element]) -> Element:
+    if len(elements) == 1:
+        return elements[0]
+    shape = np.broadcast_shapes(*(e.shape for e in elements))
+    stacked = map_together(
+        elements, lambda *arrays: np.stack([np.broadcast_to(a, shape) for a in arrays])
+    )
+    return algebra.hash_axis(name, stacked, 0).map(lambda array: np.asarray(array[0]))
+
+
+def _sum(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    total = algebra.lift(x[0])
+    for other in x[1:]:
+        total = algebra.add(total, algebra.lift(other))
+    return total
+
+
+def _subtract(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.add(algebra.lift(x[0]), algebra.negative(algebra.lift(x[1])))
+
+
+def _negative(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.negative(algebra.lift(x[0]))
+
+
+def _multiply(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.multiply(x[0], x[1])
+
+
+def _divide(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    # Also by constants: 1/3 is no float, but it is a residue.
+    return algebra.multiply(algebra.lift(x[0]), algebra.reciprocal(algebra.lift(x[1])))
+
+
+def _reciprocal(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.reciprocal(algebra.lift(x[0]))
+
+
+def _matmul(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.matmul(x[0], x[1])
+
+
+def _gemm(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    a, b = algebra.lift(x[0]), algebra.lift(x[1])
+    a = a.map(np.transpose) if _integer(node, "transA", 0) else a
+    b = b.map(np.transpose) if _integer(node, "transB", 0) else b
+    product = algebra.multiply(algebra.matmul(a, b), _factor(node, "alpha"))
+    if len(x) < 3:
+        return product
+    return algebra.add(product, algebra.multiply(algebra.lift(x[2]), _factor(node, "beta")))
+
+
+def _exp(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.exp(algebra.lift(x[0]))
+
+
+def _power(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    """Integers and halves exactly, the latter of a hashed square root; others hashed."""
+    if isinstance(x[1], Element) or np.asarray(x[1]).size != 1:
+        return algebra.hash("Pow", *x)
+    power = float(np.asarray(x[1]).reshape(()))
+    base = algebra.lift(x[0])
+    if abs(power) > _LARGEST_POWER or not (2 * power).is_integer() or power == 0:
+        return algebra.hash("Pow", *x)
+    if not power.is_integer():
+        base, power = algebra.hash("Sqrt", base), 2 * power
+    result = base
+    for _ in range(int(abs(power)) - 1):
+        result = algebra.multiply(result, base)
+    return algebra.reciprocal(result) if power < 0 else result
+
+
+def _cast(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    """To a float type: nothing, as rounding is the numeric gate's business."""
+    target = ir.DataType(node.attributes["to"].as_int())
+    value = algebra.lift(x[0])
+    return value if target.is_floating_point() else algebra.hash(f"Cast to {target}", value)
+
+
+def _cast_like(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.lift(x[0])
+
+
+def _trilu(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    value = algebra.lift(x[0])
+    offset = 0 if len(x) < 2 else int(np.asarray(_known(node, x[1])).reshape(()))
+    rows, columns = value.shape[-2:]
+    below = np.tri(rows, columns, offset if not _integer(node, "upper", 1) else offset - 1)
+    kept = below == (0 if _integer(node, "upper", 1) else 1)
+    zero = algebra.lift(np.zeros(()))
+    return map_together([value, zero], lambda a, z: np.asarray(np.where(kept, a, z)))
+
+
+def _cumsum(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    axis = int(_known(node, x[1]).reshape(()))
+    exclusive, reverse = (bool(_integer(node, name, 0)) for name in ("exclusive", "reverse"))
+    return algebra.cumsum(algebra.lift(x[0]), axis, exclusive, reverse)
+
+
+def _reduce_sum(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    value = algebra.lift(x[0])
+    axes = _axes(node, x, value)
+    return algebra.reduce_sum(value, axes, bool(_integer(node, "keepdims", 1))) if axes else value
+
+
+def _reduce_mean(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    value = algebra.lift(x[0])
+    count = np.prod([float(value.shape[axis]) for axis in _axes(node, x, value)])
+    return _divide(algebra, node, [_reduce_sum(algebra, node, x), np.array(count)])
+
+
+def _reduce_sum_square(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return _reduce_sum(algebra, node, [algebra.multiply(x[0], x[0]), *x[1:]])
+
+
+def _reduce_l2(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return algebra.hash("Sqrt", _reduce_sum_square(algebra, node, x))
+
+
+def _softmax(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    value = algebra.lift(x[0])
+    axis = _integer(node, "axis", -1) % value.residue.ndim
+    largest = algebra.hash_axis("ReduceMax", value, axis)
+    raised = algebra.exp(algebra.add(value, algebra.negative(largest)))
+    total = algebra.reduce_sum(raised, (axis,), True)
+    return algebra.multiply(raised, algebra.reciprocal(total))
+
+
+def _shape(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    shape = algebra.lift(x[0]).shape
+    start, end = _integer(node, "start", 0), _integer(node, "end", len(shape))
+    return np.array(shape[start:end], np.int64)
+
+
+def _size(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
+    return np.array(algebra.lift(x[0]).residue.size, np.int64)
+
+
+_OPS: dict[str, Callable[[Algebra, ir.Node, Operands], Operand]] = {
+    "Add": _sum,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "CumSum": _cumsum,
+    "Div": _divide,
+    "Exp": _exp,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Mul": _multiply,
+    "Neg": _negative,
+    "Pow": _power,
+    "Reciprocal": _reciprocal,
+    "ReduceL2": _reduce_l2,
+    "ReduceMean": _reduce_mean,
+    "ReduceSum": _reduce_sum,
+    "ReduceSumSquare": _reduce_sum_square,
+    "Shape": _shape,
+    "Size": _size,
+    "Softmax": _softmax,
+    "Sub": _subtract,
+    "Sum": _sum,
+    "Trilu": _trilu,
+}
+
+
+def _axes(node: ir.Node, x: Operands, value: Element) -> tuple[int, ...]:
+    """The axes to reduce, from the second input or the attribute; () for none of them."""
+    rank = value.residue.ndim
+    attr = node.attributes.get("axes")
+    axes = [] if attr is None else list(attr.as_ints())
+    if len(x) > 1:
+        axes = [int(axis) for axis in _known(node, x[1]).reshape(-1)]
+    if not axes and _integer(node, "noop_with_empty_axes", 0):
+        return ()
+    return tuple(axis % rank for axis in axes) or tuple(range(rank))
+
+
+def _known(node: ir.Node, value: Operand) -> Array:
+    if isinstance(value, Element):
+        raise UnsupportedOp(node, "its parameters depend on data")
+    return np.asarray(value)
+
+
+def _integer(node: ir.Node, name: str, default: int) -> int:
+    attr = node.attributes.get(name)
+    return default if attr is None else attr.as_int()
+
+
+def _factor(node: ir.Node, name: str) -> Array:
+    attr = node.attributes.get(name)
+    return np.array(1.0 if attr is None else attr.as_float())

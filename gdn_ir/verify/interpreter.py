@@ -1,0 +1,171 @@
+"""Runs a graph over algebra elements.
+
+What is constant, integer or boolean is computed as it is, in the model's own types, by onnx's
+reference evaluator. Loop, Scan and If run; local functions are entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir.evaluate import Array
+from gdn_ir.graph_view import is_deterministic, is_onnx
+from gdn_ir.verify import arithmetic
+from gdn_ir.verify.algebra import Algebra
+from gdn_ir.verify.element import Element, Operand, map_together
+from gdn_ir.verify.moves import is_move, move
+from gdn_ir.verify.one_node import OneNode
+from gdn_ir.verify.unsupported import UnsupportedOp
+
+_MOST_TRIPS = 1_000_000
+
+
+class Interpreter:
+    """Runs the graphs of one model over one algebra."""
+
+    def __init__(self, model: ir.Model, algebra: Algebra, reference: OneNode) -> None:
+        self._model = model
+        self._algebra = algebra
+        self._reference = reference
+        self._values: dict[ir.Value, Operand] = {}
+
+    def run(self, feeds: Mapping[str, Operand]) -> list[Operand]:
+        """The outputs of the main graph.
+
+        Raises:
+            CannotDecide: the algebra has no meaning for what a node asks for.
+            UnsupportedOp: an op is not known.
+        """
+        inputs = [feeds[value.name or ""] for value in self._model.graph.inputs]
+        return self._graph(self._model.graph, inputs)
+
+    def _graph(self, graph: ir.Graph, inputs: Sequence[Operand]) -> list[Operand]:
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                self._values[value] = value.const_value.numpy()
+        self._values.update(zip(graph.inputs, inputs, strict=True))
+        for node in graph:
+            self._values.update(zip(node.outputs, self._node(node), strict=False))
+        return [self._values[value] for value in graph.outputs]
+
+    def _node(self, node: ir.Node) -> Sequence[Operand]:
+        operands = [None if value is None else self._values[value] for value in node.inputs]
+        present = [operand for operand in operands if operand is not None]
+        function = self._model.functions.get(node.op_identifier())
+        if function is not None:
+            return self._call(function, node, present)
+        if not is_onnx(node):
+            raise UnsupportedOp(node)
+        if node.op_type in _CONTROL_FLOW:
+            return _CONTROL_FLOW[node.op_type](self, node, operands)
+        if not any(isinstance(operand, Element) for operand in present):
+            if not is_deterministic(node):
+                raise UnsupportedOp(node, "it draws random numbers")
+            return self._reference(node, operands)
+        if is_move(node):
+            return move(self._algebra, self._reference, node, operands)
+        return [arithmetic.compute(self._algebra, node, present)]
+
+    def _call(
+        self, function: ir.Function, node: ir.Node, operands: Sequence[Operand]
+    ) -> list[Operand]:
+        if function.attributes or len(operands) != len(function.inputs):
+            raise UnsupportedOp(node, "a local function with attributes or absent inputs")
+        return self._graph(function.graph, operands)
+
+    def _if(self, node: ir.Node, operands: Sequence[Operand | None]) -> list[Operand]:
+        condition = _known(node, operands[0], "a condition that depends on data")
+        branch = "then_branch" if condition.all() else "else_branch"
+        return self._graph(node.attributes[branch].as_graph(), [])
+
+    def _loop(self, node: ir.Node, operands: Sequence[Operand | None]) -> list[Operand]:
+        body = node.attributes["body"].as_graph()
+        trips = _MOST_TRIPS + 1
+        if operands[0] is not None:
+            trips = int(_known(node, operands[0], "a trip count that depends on data").reshape(()))
+        why = "a condition that depends on data"
+        going = operands[1] is None or bool(_known(node, operands[1], why).all())
+        state = [x for x in operands[2:] if x is not None]
+        scanned: list[list[Operand]] = [[] for _ in range(len(node.outputs) - len(state))]
+        trip = 0
+        while going and trip < trips:
+            if trip == _MOST_TRIPS:
+                raise UnsupportedOp(node, f"more than {_MOST_TRIPS} trips")
+            going_now, *results = self._graph(body, [np.array(trip), np.array(True), *state])
+            going = bool(_known(node, going_now, why).all())
+            state = results[: len(state)]
+            for collected, value in zip(scanned, results[len(state) :], strict=True):
+                collected.append(value)
+            trip += 1
+        return [*state, *(self._stack(node, values, 0) for values in scanned)]
+
+    def _scan(self, node: ir.Node, operands: Sequence[Operand | None]) -> list[Operand]:
+        body = node.attributes["body"].as_graph()
+        count = node.attributes["num_scan_inputs"].as_int()
+        present = [x for x in operands if x is not None]
+        state, sequences = present[: len(present) - count], present[len(present) - count :]
+        outputs = len(node.outputs) - len(state)
+        axes = _integers(node, "scan_input_axes", count)
+        backward = _integers(node, "scan_input_directions", count)
+        length = _shape(sequences[0])[axes[0]]
+        scanned: list[list[Operand]] = [[] for _ in range(outputs)]
+        for step in range(length):
+            slices = [
+                _take(sequence, length - 1 - step if back else step, axis)
+                for sequence, axis, back in zip(sequences, axes, backward, strict=True)
+            ]
+            results = self._graph(body, [*state, *slices])
+            state = results[: len(state)]
+            for collected, value in zip(scanned, results[len(state) :], strict=True):
+                collected.append(value)
+        axes = _integers(node, "scan_output_axes", outputs)
+        backward = _integers(node, "scan_output_directions", outputs)
+        return [
+            *state,
+            *(
+                self._stack(node, values[::-1] if back else values, axis)
+                for values, axis, back in zip(scanned, axes, backward, strict=True)
+            ),
+        ]
+
+    def _stack(self, node: ir.Node, values: Sequence[Operand], axis: int) -> Operand:
+        if not values:
+            raise UnsupportedOp(node, "outputs of no iterations have no shape")
+        if not any(isinstance(value, Element) for value in values):
+            return np.stack([np.asarray(value) for value in values], axis)
+        lifted = [self._algebra.lift(value) for value in values]
+        return map_together(lifted, lambda *arrays: np.stack(arrays, axis))
+
+
+_CONTROL_FLOW: dict[
+    str, Callable[[Interpreter, ir.Node, Sequence[Operand | None]], list[Operand]]
+] = {
+    "If": Interpreter._if,
+    "Loop": Interpreter._loop,
+    "Scan": Interpreter._scan,
+}
+
+
+def _known(node: ir.Node, value: Operand | None, why: str) -> Array:
+    if value is None or isinstance(value, Element):
+        raise UnsupportedOp(node, why)
+    return np.asarray(value)
+
+
+def _shape(value: Operand) -> tuple[int, ...]:
+    return value.shape if isinstance(value, Element) else np.asarray(value).shape
+
+
+def _take(value: Operand, index: int, axis: int) -> Operand:
+    def taken(array: Array) -> Array:
+        return np.asarray(np.take(array, index, axis))
+
+    return value.map(taken) if isinstance(value, Element) else taken(np.asarray(value))
+
+
+def _integers(node: ir.Node, name: str, count: int) -> list[int]:
+    attr = node.attributes.get(name)
+    return [0] * count if attr is None else list(attr.as_ints())

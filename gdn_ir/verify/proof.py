@@ -1,0 +1,147 @@
+"""Proof: two graphs are equal in exact arithmetic, at their shapes, but for a stated chance."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from gdn_ir.evaluate import Array
+from gdn_ir.facts import Fact, static_shape
+from gdn_ir.verify.algebra import Algebra, CannotDecide
+from gdn_ir.verify.element import Element, Operand
+from gdn_ir.verify.interpreter import Interpreter
+from gdn_ir.verify.one_node import OneNode
+from gdn_ir.verify.prime_field import SAFE_PRIMES, PrimeField
+from gdn_ir.verify.unsupported import UnsupportedOp
+
+Status = Literal["PROVED", "DIFFERENT", "UNDECIDED", "UNSUPPORTED"]
+
+LOG2_BOUND = -40.0
+_LEAST_TRIALS = 3
+_MOST_TRIALS = 24
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison of two graphs came to.
+
+    Attributes:
+        status: PROVED equal at these shapes; DIFFERENT at a point where no hashed op has a part;
+            UNDECIDED where one has; UNSUPPORTED where an op has no meaning here.
+        reason: the output and index that differ, or the op; "" if PROVED.
+        shapes: of the inputs, for which alone the verdict holds.
+        log2_bound: log2 of the chance that graphs which differ were called equal.
+        trials: random points tried.
+        seed: reproduces them.
+    """
+
+    status: Status
+    reason: str
+    shapes: Mapping[str, tuple[int, ...]]
+    log2_bound: float = 0.0
+    trials: int = 0
+    seed: int = 0
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{name} {list(shape)}" for name, shape in self.shapes.items())
+        if self.status == "PROVED":
+            return f"PROVED at {shapes}; wrong with a chance below 2^{math.ceil(self.log2_bound)}"
+        return f"{self.status}: {self.reason}"
+
+
+def prove(
+    before: ir.Model, after: ir.Model, assumes: Iterable[Fact] = (), seed: int | None = None
+) -> Verdict:
+    """Compares two models of one interface at random points of a prime field.
+
+    Args:
+        before, after: with static input shapes, input names equal.
+        assumes: facts under which they are to be equal; `strictly-lower` zeroes the unknowns on
+            and above the diagonal.
+        seed: of the points; drawn afresh if None, together with the prime.
+    """
+    if seed is None:
+        seed = secrets.randbelow(2**31)
+    field = PrimeField(SAFE_PRIMES[seed % len(SAFE_PRIMES)])
+    lower = {fact.value for fact in assumes if fact.property == "strictly-lower"}
+    shapes = {v.name or "": static_shape(v) or () for v in before.graph.inputs}
+    references = [OneNode(model.opset_imports) for model in (before, after)]
+    total, trial = 0.0, 0
+    while trial < _LEAST_TRIALS or total > LOG2_BOUND:
+        if trial == _MOST_TRIALS:
+            reason = f"the bound is 2^{total:.0f} after {trial} trials"
+            return Verdict("UNDECIDED", reason, shapes, total, trial, seed)
+        point = Algebra(field, seed + trial)
+        feeds = _random_point(before, point, lower)
+        try:
+            results = [
+                Interpreter(model, point, reference).run(feeds)
+                for model, reference in zip((before, after), references, strict=True)
+            ]
+        except UnsupportedOp as error:
+            return Verdict("UNSUPPORTED", str(error), shapes, seed=seed)
+        except CannotDecide as error:
+            return Verdict("UNDECIDED", str(error), shapes, seed=seed)
+        difference = _first_difference(before, point, results)
+        if difference is not None:
+            status, reason = difference
+            return Verdict(status, reason, shapes, trials=trial + 1, seed=seed)
+        degree = max((_degree(x) for result in results for x in result), default=0)
+        total += min(point.log2_bound(degree), 0.0)
+        trial += 1
+    return Verdict("PROVED", "", shapes, total, trial, seed)
+
+
+def _random_point(model: ir.Model, point: Algebra, lower: set[str]) -> dict[str, Operand]:
+    feeds: dict[str, Operand] = {}
+    rng = np.random.default_rng(point.seed)
+    for value in model.graph.inputs:
+        name, shape = value.name or "", static_shape(value)
+        if shape is None or value.dtype is None:
+            raise ValueError(f"input '{name}' has shape {value.shape}: bind its dimensions first")
+        if value.dtype.is_floating_point():
+            zero = np.zeros(shape, bool)
+            if name in lower:
+                zero |= np.triu(np.ones(shape[-2:], bool))
+            feeds[name] = point.variable(name, zero)
+        else:
+            feeds[name] = rng.integers(0, 2, shape).astype(value.dtype.numpy())
+    return feeds
+
+
+def _degree(value: Operand) -> float:
+    return float(value.degree.max(initial=0)) if isinstance(value, Element) else 0.0
+
+
+def _first_difference(
+    model: ir.Model, point: Algebra, results: Sequence[Sequence[Operand]]
+) -> tuple[Status, str] | None:
+    undecided = None
+    for value, old, new in zip(model.graph.outputs, *results, strict=True):
+        if not isinstance(old, Element) and not isinstance(new, Element):
+            if not _equal_arrays(old, new):
+                return "DIFFERENT", f"output '{value.name}'"
+            continue
+        a, b = point.lift(old), point.lift(new)
+        if a.shape != b.shape:
+            return "DIFFERENT", f"output '{value.name}' has shape {b.shape}, not {a.shape}"
+        differs = (a.residue != b.residue) | (a.is_minus_inf != b.is_minus_inf)
+        clean = differs & ~(a.tainted | b.tainted)
+        if clean.any():
+            index = [int(i) for i in np.argwhere(clean)[0]]
+            return "DIFFERENT", f"output '{value.name}' at {index}"
+        if differs.any() and undecided is None:
+            index = [int(i) for i in np.argwhere(differs)[0]]
+            ops = ", ".join(sorted(point.uninterpreted))
+            undecided = f"output '{value.name}' at {index} differs, by way of {ops}"
+    return None if undecided is None else ("UNDECIDED", undecided)
+
+
+def _equal_arrays(old: Array | Element, new: Array | Element) -> bool:
+    return np.array_equal(np.asarray(old), np.asarray(new), equal_nan=True)
