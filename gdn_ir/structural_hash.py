@@ -64,21 +64,24 @@ def constant_digest(value: ir.Value) -> str:
     return str(cached[1])
 
 
-def graph_digest(graph: ir.Graph, outer: Mapping[ir.Value, str] | None = None) -> str:
+def graph_digest(
+    graph: ir.Graph, outer: Mapping[ir.Value, str] | None = None, depth: int = 0
+) -> str:
     """Hash of what a graph's outputs are made of, its inputs counted by position.
 
-    Nodes that no output needs do not matter. `outer` holds the hashes of captured values.
+    Nodes that no output needs do not matter. `outer` holds the hashes of captured values, `depth`
+    tells the inputs of a body from those of the graphs around it.
     """
     known = dict(outer or {})
     for index, value in enumerate(graph.inputs):
-        known[value] = combine("input", str(index), str(value.type), str(value.shape))
+        known[value] = combine("input", str(depth), str(index), str(value.type), str(value.shape))
     for value in graph.initializers.values():
         known.setdefault(value, constant_digest(value))
     for node in graph:
         parts = [operator_key(node)]
         parts += ["absent" if value is None else known[value] for value in node.inputs]
         captured = {value: known[value] for value in captures(node)}
-        parts += [graph_digest(body, captured) for body in bodies(node)]
+        parts += [graph_digest(body, captured, depth + 1) for body in bodies(node)]
         digest = combine(*parts)
         known.update((value, f"{digest}.{index}") for index, value in enumerate(node.outputs))
     return combine(*(known[value] for value in graph.outputs))

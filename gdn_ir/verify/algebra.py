@@ -9,6 +9,7 @@ equal but for a chance that `Algebra.log2_bound` states.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import math
 from collections.abc import Callable
@@ -19,6 +20,8 @@ import numpy as np
 from gdn_ir.evaluate import Array
 from gdn_ir.verify.element import HASHED, Bools, Element, Operand
 from gdn_ir.verify.prime_field import PrimeField, Residues, mix
+
+_MOST_CONSTANTS = 4096
 
 
 class CannotDecide(Exception):
@@ -32,6 +35,7 @@ class Algebra:
         field: the residues' field.
         seed: of the point.
         uninterpreted: the ops that were hashed.
+        unified: pairs of constants up to 2 ulp apart that were taken for one number.
     """
 
     def __init__(self, field: PrimeField, seed: int) -> None:
@@ -40,6 +44,8 @@ class Algebra:
         self._rng = np.random.default_rng(seed)
         self._key = int(self._rng.integers(1 << 62))
         self.uninterpreted: set[str] = set()
+        self.unified: set[tuple[float, float]] = set()
+        self._constants: list[float] = []
         self._hashed: dict[str, Residues] = {}
         self._hashed_degree = 1.0
         self._inverted: Residues = np.zeros(0, np.int64)
@@ -68,7 +74,7 @@ class Algebra:
         if isinstance(value, Element):
             return value
         array = np.asarray(value)
-        numbers = array.astype(np.float64)
+        numbers = self._unify(array).astype(np.float64)
         masked = np.isneginf(numbers)
         if not (np.isfinite(numbers) | masked).all():
             raise CannotDecide("a constant holds NaN or +inf")
@@ -81,6 +87,26 @@ class Algebra:
             weight=np.zeros(array.shape),
             tainted=np.zeros(array.shape, bool),
         )
+
+    def _unify(self, array: Array) -> Array:
+        """The array, with numbers that differ by rounding alone replaced by the first one seen.
+
+        Exporters fold 1 / sqrt(96) in different ways, and one ulp is no difference of algebra.
+        Integers are exact and stay; so do large arrays, which are weights.
+        """
+        if array.dtype.kind != "f" or array.size > _MOST_CONSTANTS:
+            return array
+        result = array.astype(np.float64)
+        for number in np.unique(result[np.isfinite(result) & (result != np.trunc(result))]):
+            ulp = float(np.spacing(np.abs(number).astype(array.dtype)))
+            index = bisect.bisect_left(self._constants, number - 2 * ulp)
+            near = self._constants[index] if index < len(self._constants) else math.inf
+            if near > number + 2 * ulp:
+                bisect.insort(self._constants, float(number))
+            elif near != number:
+                self.unified.add((float(near), float(number)))
+                result[result == number] = near
+        return result
 
     def add(self, a: Element, b: Element) -> Element:
         """a + b; -inf plus anything is -inf."""
@@ -123,7 +149,7 @@ class Algebra:
         constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
         if unknown.exponent is None:
             return product
-        factor = np.asarray(constant)
+        factor = self._unify(np.asarray(constant))
         return replace(
             product,
             exponent=unknown.exponent * self.field.embed(factor, self.field.q) % self.field.q,

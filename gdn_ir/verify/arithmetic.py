@@ -43,6 +43,11 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     return algebra.hash(name, *operands)
 
 
+def is_exact(node: ir.Node) -> bool:
+    """Whether the op means here what it means over the reals: no hash, no unknown op."""
+    return node.op_type in _OPS and node.op_type not in ("Pow", "Softmax", "ReduceL2")
+
+
 def _hash_unordered(algebra: Algebra, name: str, elements: Sequence[Element]) -> Element:
     if len(elements) == 1:
         return elements[0]

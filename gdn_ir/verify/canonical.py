@@ -25,26 +25,32 @@ _LIMIT = 16 * 2**20
 
 def canonical_outputs(model: ir.Model) -> list[str]:
     """One hash for each output of the model's main graph."""
-    return _Hashing(model).graph(model.graph, {})
+    return CanonicalHash(model).graph(model.graph, {})
 
 
-class _Hashing:
+class CanonicalHash:
+    """Hashes the values of a model, node by node."""
+
     def __init__(self, model: ir.Model) -> None:
         self._model = model
         self._arrays: dict[ir.Value, Array] = {}
 
-    def graph(self, graph: ir.Graph, outer: Mapping[ir.Value, str]) -> list[str]:
-        known = dict(outer)
-        for index, value in enumerate(graph.inputs):
-            known[value] = combine("input", str(index), str(value.type))
-        for value in graph.initializers.values():
-            if value not in known:
-                known[value] = constant_digest(value)
+    def graph(self, graph: ir.Graph, outer: Mapping[ir.Value, str], depth: int = 0) -> list[str]:
+        """Hashes of the graph's outputs; `outer` holds those of captured values."""
+        known = {**outer, **self.leaves(graph, depth)}
         for node in graph:
-            known.update(zip(node.outputs, self._node(node, known), strict=True))
+            known.update(zip(node.outputs, self.node(node, known, depth), strict=True))
         return [known[value] for value in graph.outputs]
 
-    def _node(self, node: ir.Node, known: Mapping[ir.Value, str]) -> list[str]:
+    def leaves(self, graph: ir.Graph, depth: int = 0) -> dict[ir.Value, str]:
+        """Hashes of a graph's inputs, by position and depth, and of its initializers."""
+        known = {value: constant_digest(value) for value in graph.initializers.values()}
+        for index, value in enumerate(graph.inputs):
+            known[value] = combine("input", str(depth), str(index), str(value.type))
+        return known
+
+    def node(self, node: ir.Node, known: Mapping[ir.Value, str], depth: int = 0) -> list[str]:
+        """Hashes of the node's outputs, those of its operands being known."""
         if is_onnx(node, "Identity") and node.inputs[0] is not None:
             return [known[node.inputs[0]]]
         arrays = compute(node, self._model.opset_imports, _LIMIT, self._array)
@@ -55,7 +61,7 @@ class _Hashing:
         parts += [known[value] if value is not None else "absent" for value in node.inputs]
         outer = {value: known[value] for value in captures(node)}
         for body in bodies(node):
-            parts += ["body", *self.graph(body, outer)]
+            parts += ["body", *self.graph(body, outer, depth + 1)]
         if not is_deterministic(node) and is_onnx(node):
             # Two draws are two draws, however alike the nodes are.
             parts.append(node.outputs[0].name or "")

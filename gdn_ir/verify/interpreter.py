@@ -31,6 +31,8 @@ class Interpreter:
         self._algebra = algebra
         self._reference = reference
         self._values: dict[ir.Value, Operand] = {}
+        # Integers and booleans that depend on an input: known at a point, and yet no constants.
+        self._varying: set[ir.Value] = set()
 
     def run(self, feeds: Mapping[str, Operand]) -> list[Operand]:
         """The outputs of the main graph.
@@ -40,6 +42,7 @@ class Interpreter:
             UnsupportedOp: an op is not known.
         """
         inputs = [feeds[value.name or ""] for value in self._model.graph.inputs]
+        self._varying.update(self._model.graph.inputs)
         return self._graph(self._model.graph, inputs)
 
     def _graph(self, graph: ir.Graph, inputs: Sequence[Operand]) -> list[Operand]:
@@ -61,13 +64,24 @@ class Interpreter:
             raise UnsupportedOp(node)
         if node.op_type in _CONTROL_FLOW:
             return _CONTROL_FLOW[node.op_type](self, node, operands)
+        if not is_deterministic(node):
+            raise UnsupportedOp(node, "it draws random numbers")
+        if not self._varying.isdisjoint(node.inputs):
+            # A float that depends on an input is never rounded: weights looked up by token, say.
+            # Of a shape that holds not: it is the same at every point.
+            self._varying.update(() if node.op_type in ("Shape", "Size") else node.outputs)
+            operands = [self._exact(operand) for operand in operands]
+            present = [operand for operand in operands if operand is not None]
         if not any(isinstance(operand, Element) for operand in present):
-            if not is_deterministic(node):
-                raise UnsupportedOp(node, "it draws random numbers")
             return self._reference(node, operands)
         if is_move(node):
             return move(self._algebra, self._reference, node, operands)
         return [arithmetic.compute(self._algebra, node, present)]
+
+    def _exact(self, operand: Operand | None) -> Operand | None:
+        if isinstance(operand, Element) or operand is None or operand.dtype.kind != "f":
+            return operand
+        return self._algebra.lift(operand)
 
     def _call(
         self, function: ir.Function, node: ir.Node, operands: Sequence[Operand]

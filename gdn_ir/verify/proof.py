@@ -39,6 +39,7 @@ class Verdict:
         log2_bound: log2 of the chance that graphs which differ were called equal.
         trials: random points tried.
         seed: reproduces them.
+        unified: pairs of constants up to 2 ulp apart that were taken for one number.
     """
 
     status: Status
@@ -47,11 +48,14 @@ class Verdict:
     log2_bound: float = 0.0
     trials: int = 0
     seed: int = 0
+    unified: tuple[tuple[float, float], ...] = ()
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(shape)}" for name, shape in self.shapes.items())
         if self.status == "PROVED":
-            return f"PROVED at {shapes}; wrong with a chance below 2^{math.ceil(self.log2_bound)}"
+            rounded = "".join(f"; {b!r} taken for {a!r}" for a, b in self.unified)
+            bound = math.ceil(self.log2_bound)
+            return f"PROVED at {shapes}; wrong with a chance below 2^{bound}{rounded}"
         return f"{self.status}: {self.reason}"
 
 
@@ -61,7 +65,8 @@ def prove(
     """Compares two models of one interface at random points of a prime field.
 
     Args:
-        before, after: with static input shapes, input names equal.
+        before, after: with static input shapes. Inputs of one name are one; each model may have
+            some that the other lacks.
         assumes: facts under which they are to be equal; `strictly-lower` zeroes the unknowns on
             and above the diagonal.
         seed: of the points; drawn afresh if None, together with the prime.
@@ -78,7 +83,7 @@ def prove(
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
             return Verdict("UNDECIDED", reason, shapes, total, trial, seed)
         point = Algebra(field, seed + trial)
-        feeds = _random_point(before, point, lower)
+        feeds = _random_point([*before.graph.inputs, *after.graph.inputs], point, lower)
         try:
             results = [
                 Interpreter(model, point, reference).run(feeds)
@@ -95,16 +100,20 @@ def prove(
         degree = max((_degree(x) for result in results for x in result), default=0)
         total += min(point.log2_bound(degree), 0.0)
         trial += 1
-    return Verdict("PROVED", "", shapes, total, trial, seed)
+    return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sorted(point.unified)))
 
 
-def _random_point(model: ir.Model, point: Algebra, lower: set[str]) -> dict[str, Operand]:
+def _random_point(
+    inputs: Iterable[ir.Value], point: Algebra, lower: set[str]
+) -> dict[str, Operand]:
     feeds: dict[str, Operand] = {}
     rng = np.random.default_rng(point.seed)
-    for value in model.graph.inputs:
+    for value in inputs:
         name, shape = value.name or "", static_shape(value)
         if shape is None or value.dtype is None:
             raise ValueError(f"input '{name}' has shape {value.shape}: bind its dimensions first")
+        if name in feeds:
+            continue
         if value.dtype.is_floating_point():
             zero = np.zeros(shape, bool)
             if name in lower:
