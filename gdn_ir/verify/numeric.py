@@ -7,7 +7,7 @@ is off by 1e9 on identical keys.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from gdn_ir.evaluate import Array, evaluate
 from gdn_ir.pass_manager import Observer
 from gdn_ir.rewrite import Rewrite, Sample
 from gdn_ir.structural_hash import graph_digest
-from gdn_ir.verify import VerificationFailed
+from gdn_ir.verify import Evidence, VerificationFailed
 
 # err(after) <= _FACTOR * err(before) + _FLOOR * eps * scale; in float32 the floor is 1e-6 of scale.
 _FACTOR = 4.0
@@ -30,13 +30,29 @@ _WHOLE_LIMIT = 2**30
 
 @dataclass(frozen=True)
 class RegionError:
-    """Largest error against float64 on one sample, relative to the largest true value."""
+    """Largest error of an output against float64 on one sample, relative to its largest value.
+
+    Attributes:
+        where: the output.
+        pass_text: the pass that replaced the region.
+        sample: the name of the inputs.
+        before, after: the errors of the region and of its replacement.
+        limit: the most that `after` may be.
+        same_special_values: whether NaN and infinities stand in the same places.
+    """
 
     where: str
     pass_text: str
     sample: str
     before: float
     after: float
+    limit: float
+    same_special_values: bool
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the replacement is accurate enough; an error of NaN is not."""
+        return self.after <= self.limit and self.same_special_values
 
 
 @dataclass(frozen=True)
@@ -72,44 +88,72 @@ class NumericGate(Observer):
             self.repeated += 1
             return
         start = time.perf_counter()
-        with runtime.session(rewrite.before) as before, runtime.session(rewrite.after) as after:
-            for sample in rewrite.samples():
-                feeds = _in_model_types(rewrite.before, sample)
-                truth = evaluate(rewrite.before, feeds)
-                self._compare(
-                    rewrite, sample, truth, before.run(None, feeds), after.run(None, feeds)
-                )
+        for sample, errors in measure(
+            rewrite.before, rewrite.after, rewrite.samples(), rewrite.pass_text
+        ):
+            self.errors += errors
+            for error in errors:
+                if not error.is_accepted:
+                    raise VerificationFailed(
+                        f"numeric gate: pass '{error.pass_text}' at '{error.where}': on "
+                        f"{error.sample} {_complaint(error)}; use another method, or "
+                        "--verify none to write it all the same",
+                        Evidence(
+                            pass_text=rewrite.pass_text,
+                            before=rewrite.before,
+                            after=rewrite.after,
+                            assumes=rewrite.assumes,
+                            feeds=sample.feeds,
+                        ),
+                    )
         self._passed.add(key)
         self.seconds += time.perf_counter() - start
 
-    def _compare(
-        self,
-        rewrite: Rewrite,
-        sample: Sample,
-        truth: Sequence[Array],
-        before: Sequence[Array],
-        after: Sequence[Array],
-    ) -> None:
-        for value, true, old, new in zip(
-            rewrite.before.graph.outputs, truth, before, after, strict=True
-        ):
-            scale = _scale(true)
-            error = RegionError(
-                where=value.name or "",
-                pass_text=rewrite.pass_text,
-                sample=sample.name,
-                before=_largest(old, true) / scale,
-                after=_largest(new, true) / scale,
+
+def _complaint(error: RegionError) -> str:
+    if error.after <= error.limit:
+        return "NaN or infinities stand in other places than before"
+    return f"the error grows from {error.before:.1e} to {error.after:.1e} of scale"
+
+
+def measure(
+    before: ir.Model, after: ir.Model, samples: Iterable[Sample], pass_text: str
+) -> Iterator[tuple[Sample, list[RegionError]]]:
+    """Errors of a region and its replacement on each sample, in the models' own types.
+
+    Yields:
+        The sample as it was fed, and the error of each output.
+    """
+    with runtime.session(before) as old_session, runtime.session(after) as new_session:
+        for sample in samples:
+            fed = Sample(sample.name, _in_model_types(before, sample))
+            truths = evaluate(before, fed.feeds)
+            olds, news = (session.run(None, fed.feeds) for session in (old_session, new_session))
+            outputs = zip(before.graph.outputs, truths, olds, news, strict=True)
+            yield (
+                fed,
+                [
+                    _region_error(value.name or "", pass_text, sample.name, true, old, new)
+                    for value, true, old, new in outputs
+                ],
             )
-            self.errors.append(error)
-            eps = float(np.finfo(old.dtype).eps)
-            accurate = error.after <= _FACTOR * error.before + _FLOOR * eps
-            if not accurate or not _same_special_values(old, new):
-                raise VerificationFailed(
-                    f"numeric gate: pass '{rewrite.pass_text}' at '{error.where}': on "
-                    f"{sample.name} the error grows from {error.before:.1e} to {error.after:.1e} "
-                    "of scale; use another method, or --verify none to write it all the same"
-                )
+
+
+def _region_error(
+    where: str, pass_text: str, sample: str, true: Array, old: Array, new: Array
+) -> RegionError:
+    scale = _scale(true)
+    error_before = _largest(old, true) / scale
+    eps = float(np.finfo(old.dtype).eps) if old.dtype.kind == "f" else 0.0
+    return RegionError(
+        where=where,
+        pass_text=pass_text,
+        sample=sample,
+        before=error_before,
+        after=_largest(new, true) / scale,
+        limit=_FACTOR * error_before + _FLOOR * eps,
+        same_special_values=_same_special_values(old, new),
+    )
 
 
 def compare_models(
@@ -136,7 +180,8 @@ def compare_models(
         if not errors[-1].difference <= tolerance or not _same_special_values(old, new):
             raise VerificationFailed(
                 f"numeric gate: output '{name}' of the whole model differs by "
-                f"{errors[-1].difference:.1e} of its scale; at most {tolerance:.1e} is allowed"
+                f"{errors[-1].difference:.1e} of its scale; at most {tolerance:.1e} is allowed",
+                Evidence("", original, optimized, feeds=feeds),
             )
     return errors
 
