@@ -76,8 +76,8 @@ class ParallelInverse(Pass):
         A, tail = chain.A, chain.tail
         shape, tail_shape = static_shape(A), static_shape(tail)
         where = tail.name or ""
-        if len(chain.scatters) < 2 or is_constant(A):
-            return None
+        if is_constant(A) or (len(chain.scatters) < 2 and not chain.with_identity):
+            return None  # a lone scatter is the whole loop only at n = 2
         if shape is None or tail_shape is None:
             reason = f"the scatters write into '{A.name}', whose shape {A.shape} is not static"
             return Declined(str(self), where, reason)
@@ -145,6 +145,11 @@ class _Chain:
     A: ir.Value
     tail: ir.Value
     scatters: Sequence[ir.Node]
+
+    @property
+    def with_identity(self) -> bool:
+        """Whether the tail is the sum with an identity."""
+        return self.tail is not self.scatters[0].outputs[0]
 
 
 @dataclasses.dataclass(frozen=True)

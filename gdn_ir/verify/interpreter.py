@@ -70,8 +70,9 @@ class Interpreter:
             # A float that depends on an input is never rounded: weights looked up by token, say.
             # Of a shape that holds not: it is the same at every point.
             self._varying.update(() if node.op_type in ("Shape", "Size") else node.outputs)
-            operands = [self._exact(operand) for operand in operands]
-            present = [operand for operand in operands if operand is not None]
+            if not any(isinstance(operand, Element) for operand in present):
+                operands = [self._exact(operand) for operand in operands]
+                present = [operand for operand in operands if operand is not None]
         if not any(isinstance(operand, Element) for operand in present):
             return self._reference(node, operands)
         if is_move(node):

@@ -1,0 +1,203 @@
+"""Proofs of small identities, and of what is none."""
+
+import dataclasses
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from fixture_files import load_fixture
+from gdn_ir import pipeline
+from gdn_ir.facts import Fact
+from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.optimizer import optimize
+from gdn_ir.verify.proof import LOG2_BOUND, prove
+
+HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'
+
+
+def model(text: str, inputs: str = "float[3,3] x, float[3,3] y") -> ir.Model:
+    """A graph with inputs x and y and output z, from onnx's text form."""
+    return ir.from_onnx_text(f"{HEADER}g ({inputs}) => (float[3,3] z) {{ {text} }}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("z = Add(x, y)", "z = Add(y, x)"),
+        ("a = Add(x, y) z = MatMul(a, a)", "p = MatMul(x, x) q = MatMul(x, y) r = MatMul(y, x) s = MatMul(y, y) t = Add(p, q) u = Add(t, r) z = Add(u, s)"),
+        ("a = Add(x, y) z = Exp(a)", "a = Exp(x) b = Exp(y) z = Mul(a, b)"),
+        ("a = Sub(x, y) z = Exp(a)", "a = Exp(x) b = Exp(y) z = Div(a, b)"),
+        ("a = Sqrt(x) z = Mul(a, y)", "a = Sqrt(x) z = Mul(y, a)"),
+        ("a = Max(x, y) z = Exp(a)", "a = Max(y, x) z = Exp(a)"),
+        ("a = Sigmoid(x) b = Add(a, y) z = Exp(b)", "a = Sigmoid(x) b = Exp(a) c = Exp(y) z = Mul(b, c)"),
+        ("a = Transpose(x) b = Transpose(y) z = MatMul(a, b)", "a = MatMul(y, x) z = Transpose(a)"),
+        ("h = Constant<value_float = 0.5>() z = Pow(x, h)", "z = Sqrt(x)"),
+        ("t = Constant<value_float = 2.0>() z = Pow(x, t)", "z = Mul(x, x)"),
+        ("t = Constant<value_float = 2.0>() a = Mul(x, t) z = Exp(a)", "a = Exp(x) z = Mul(a, a)"),
+        ("a = Reciprocal(y) z = Mul(x, a)", "z = Div(x, y)"),
+        ("z = Softmax<axis = 1>(x)", "y1 = Constant<value_floats = [3.0]>() a = Add(x, y1) b = Exp(x) c = Exp(a) z = Softmax<axis = 1>(x)"),
+        ("a = Exp(x) b = Exp(a) z = Mul(b, y)", "a = Exp(x) b = Exp(a) z = Mul(y, b)"),
+    ],
+)  # fmt: skip
+def test_identities_are_proved(before, after):
+    verdict = prove(model(before), model(after))
+    assert verdict.status == "PROVED", verdict
+    assert verdict.log2_bound <= LOG2_BOUND
+    assert verdict.trials >= 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("z = Add(x, y)", "z = Sub(x, y)"),
+        ("z = Sub(x, y)", "z = Sub(y, x)"),
+        ("z = MatMul(x, y)", "z = MatMul(y, x)"),
+        ("z = Exp(x)", "z = Exp(y)"),
+        ("a = Add(x, y) z = Exp(a)", "a = Exp(x) b = Exp(y) z = Add(a, b)"),
+        ("z = CumSum(x, a0)", "z = CumSum<exclusive = 1>(x, a0)"),
+        ("z = Trilu<upper = 0>(x, a0)", "z = Trilu<upper = 0>(x, a1)"),
+        ("z = Trilu<upper = 1>(x, a0)", "z = Trilu<upper = 1>(x, a1)"),
+        ("z = Identity(x)", "z = Transpose(x)"),
+    ],
+)
+def test_what_differs_is_different(before, after):
+    axes = "a0 = Constant<value_int = 0>() a1 = Constant<value_int = 1>() "
+    verdict = prove(model(axes + before), model(axes + after))
+    assert verdict.status == "DIFFERENT", verdict
+    assert "output 'z' at [" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "op"),
+    [
+        ("z = Sqrt(x)", "z = Sqrt(y)", "Sqrt"),
+        ("z = Relu(x)", "z = Identity(x)", "Relu"),
+        ("a = Mul(x, y) b = Mul(y, y) c = Add(a, b) z = Exp(c)", "s = Add(x, y) c = Mul(s, y) z = Exp(c)", "Exp of a product"),
+        ("c = Greater(x, y) z = Where(c, x, y)", "z = Max(x, y)", "Where"),
+    ],
+)  # fmt: skip
+def test_where_a_hash_decides_it_is_undecided(before, after, op):
+    verdict = prove(model(before), model(after))
+    assert verdict.status == "UNDECIDED"
+    assert op in verdict.reason
+
+
+@pytest.mark.parametrize("op", ["Det", "Einsum", "LpNormalization"])
+def test_an_unknown_op_is_named(op):
+    attribute = '<equation = "ij->ij">' if op == "Einsum" else ""
+    verdict = prove(model(f"q = {op}{attribute}(x) z = Add(y, q)"), model("z = Add(x, y)"))
+    assert verdict.status == "UNSUPPORTED"
+    assert op in verdict.reason
+
+
+def test_minus_infinity_masks_and_is_never_guessed_at():
+    mask = 'm = Constant<value = float[3,3] {0, -inf, -inf, 0, 0, -inf, 0, 0, 0}>() '
+    before = mask + "a = Add(x, m) z = Exp(a)"
+    after = "e = Exp(x) k = Constant<value_int = 0>() z = Trilu<upper = 0>(e, k)"
+    assert prove(model(before), model(after)).status == "PROVED"
+    verdict = prove(model(mask + "z = Mul(x, m)"), model("z = Identity(x)"))
+    assert verdict.status == "UNDECIDED"
+    assert "-inf" in verdict.reason
+
+
+def test_constants_a_rounding_apart_are_one_and_reported():
+    up = float(np.nextafter(np.float32(0.1), np.float32(1)))
+    texts = [f"c = Constant<value_float = {value!r}>() z = Mul(x, c)" for value in (float(np.float32(0.1)), up, 0.11)]
+    near = prove(model(texts[0]), model(texts[1]))
+    assert near.status == "PROVED"
+    assert near.unified == ((float(np.float32(0.1)), up),)
+    assert "taken for" in str(near)
+    assert prove(model(texts[0]), model(texts[2])).status == "DIFFERENT"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [("0", "1", "DIFFERENT"), ("0", "0", "PROVED")],
+)
+def test_integers_that_depend_on_inputs_do_not_round(first, second, status):
+    text = "t = Constant<value = float[4,3] {{1.5,2,3, 4,5,6, 7,8,9, 10,11,12}}>() a = Gather(t, i) k = Constant<value_int = {0}>() b = Gather(a, k) c = Unsqueeze(b, u) z = Add(c, x)"
+    texts = [("u = Constant<value_ints = [0]>() " + text).format(k) for k in (first, second)]
+    models = [model(t, "float[3,3] x, int64[2] i") for t in texts]
+    # Two rows looked up by tokens differ, unless the tokens are equal at every point tried.
+    assert prove(*models, seed=1).status == status
+
+
+def test_facts_are_assumed():
+    row = (
+        "one = Constant<value_int = 1>() i = Constant<value = float[3,3] {1,0,0,0,1,0,0,0,1}>() "
+        "s = Add(i, x) p = MatMul(x, x) "
+    )
+    truncated = model(row + "q = Add(s, p) z = Add(q, y)")
+    full = model(row + "q = Add(s, p) r = MatMul(p, x) t = Add(q, r) z = Add(t, y)")
+    assert prove(truncated, full).status == "DIFFERENT"
+    fact = Fact("x", "strictly-lower", "test")
+    assert prove(truncated, full, [fact]).status == "PROVED"
+    assert prove(truncated, full, [dataclasses.replace(fact, value="y")]).status == "DIFFERENT"
+
+
+def test_loops_scans_and_branches_run():
+    body = "b (int64 i, bool c, float[3,3] s) => (bool d, float[3,3] t) { d = Identity(c) t = MatMul(s, x) }"
+    loop = f"n = Constant<value_int = 3>() k = Cast<to = 9>(n) z = Loop<body = {body}>(n, k, y)"
+    assert prove(model(loop), model("a = MatMul(y, x) b = MatMul(a, x) z = MatMul(b, x)")).status == "PROVED"
+    assert prove(model(loop), model("a = MatMul(y, x) z = MatMul(a, x)")).status == "DIFFERENT"
+    step = "b (float[3] s, float[3] r) => (float[3] t, float[3] u) { t = Add(s, r) u = Identity(t) }"
+    scan = f"k = Constant<value_int = 0>() f = Gather(y, k) m = Mul(f, n0) last, z = Scan<num_scan_inputs = 1, body = {step}>(m, x)"
+    zero = "n0 = Constant<value_float = 0.0>() "
+    assert prove(model(zero + scan), model("k = Constant<value_int = 0>() z = CumSum(x, k)")).status == "PROVED"
+    branch = "n = Constant<value_int = 1>() c = Cast<to = 9>(n) z = If<then_branch = t () => (float[3,3] a) { a = Add(x, y) }, else_branch = e () => (float[3,3] b) { b = Sub(x, y) }>(c)"
+    assert prove(model(branch), model("z = Add(y, x)")).status == "PROVED"
+
+
+def test_the_seed_reproduces_a_verdict():
+    pair = model("z = Add(x, y)"), model("z = Sub(x, y)")
+    first = prove(*pair)
+    again = prove(*pair, seed=first.seed)
+    assert dataclasses.asdict(first) == dataclasses.asdict(again)
+
+
+# Shorter than a chunk, one chunk, ragged, one token, several sequences, fewer key heads, a state.
+@pytest.mark.parametrize(
+    "size",
+    [
+        {"seq": 5},
+        {"seq": 8},
+        {"seq": 19},
+        {"seq": 1},
+        {"seq": 16, "batch": 2},
+        {"seq": 16, "heads": 4, "key_heads": 2},
+        {"seq": 16, "state": True, "l2norm": True, "value_dim": 6},
+    ],
+)
+@pytest.mark.parametrize("mask", ["fill-zero", "fill-inf"])
+def test_the_portable_pipeline_is_proved_whole(size, mask):
+    baseline = build_unrolled(**{"heads": 2, "head_dim": 4, "chunk": 8, "mask": mask, **size})
+    optimized, _ = optimize(baseline, verify="structure")
+    verdict = prove(baseline, optimized)
+    assert verdict.status == "PROVED", verdict
+    assert verdict.log2_bound <= LOG2_BOUND
+
+
+@pytest.mark.parametrize("method", ["block", "substitution", "doubling", "neumann"])
+@pytest.mark.parametrize("n", [2, 5, 16, 24, 33])
+def test_every_method_is_exact_algebra(method, n):
+    (pass_,) = pipeline.parse(f"parallel-inverse{{method={method}}}")
+    (rewrite,) = pass_.run(build_unrolled(seq=n, heads=1, head_dim=2, chunk=n))
+    assert prove(rewrite.before, rewrite.after, rewrite.assumes).status == "PROVED"
+    assert prove(rewrite.before, rewrite.after).status == "DIFFERENT"
+
+
+def test_outer_product_decay_is_exact_algebra():
+    """It is the numeric gate that rejects exp(a) exp(-b): see test_numeric."""
+    before = "a = Sub(x, y) z = Exp(a)"
+    after = "a = Exp(x) n = Neg(y) b = Exp(n) z = Mul(a, b)"
+    assert prove(model(before), model(after)).status == "PROVED"
+
+
+def test_two_forms_of_an_export_are_proved_equal():
+    """Older and newer masks, from transformers and from its predecessor's description."""
+    old, new = load_fixture("hf_fill_zero"), load_fixture("hf_fill_inf")
+    verdict = prove(old, new)
+    assert verdict.status == "PROVED", verdict
+    onnx.checker.check_model(ir.to_proto(old))
