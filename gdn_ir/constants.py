@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +15,7 @@ from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import bodies, is_deterministic, is_onnx
 from gdn_ir.matching import array_of
 
-# Their result is no larger than their input, whatever the input holds.
+# How large their results are depends on what their input holds, within a bound.
 _SHRINKING = frozenset({"Compress", "NonZero", "Unique"})
 
 
@@ -45,7 +47,8 @@ def compute(
             return None
         known[value.name or ""] = constant
     proto = _one_node_model(node, opsets, known)
-    if _bytes_made(proto, node, known) > limit:
+    outputs = _inferred(proto, known)
+    if _most_bytes(node, known, outputs) > limit:
         return None
     try:
         with np.errstate(all="ignore"):
@@ -54,7 +57,12 @@ def compute(
         # An op the reference lacks, or constants that no runtime accepts either: the node stays
         # as it is, which is right in both cases.
         return None
-    return [np.asarray(result) for result in results]
+    # The reference makes int64 of some integer reductions; a Constant may hold strings.
+    arrays = [
+        np.asarray(result, None if dtype is None else dtype)
+        for result, (dtype, _) in zip(results, outputs, strict=True)
+    ]
+    return arrays if all(array.dtype.kind not in "OSU" for array in arrays) else None
 
 
 def _shape_of(node: ir.Node) -> Sequence[Array] | None:
@@ -72,6 +80,8 @@ def _one_node_model(
     node: ir.Node, opsets: Mapping[str, int], known: Mapping[str, Array]
 ) -> onnx.ModelProto:
     proto = ir.to_proto(node)
+    for index, name in enumerate(proto.output):
+        proto.output[index] = name or f"/left out/{index}"
     graph = onnx.helper.make_graph(
         [proto],
         "constant",
@@ -81,16 +91,18 @@ def _one_node_model(
             )
             for name, array in known.items()
         ],
-        [onnx.helper.make_empty_tensor_value_info(name) for name in proto.output if name],
+        [onnx.helper.make_empty_tensor_value_info(name) for name in proto.output],
     )
     imports = [onnx.helper.make_opsetid("", opsets[""])]
     return onnx.helper.make_model(graph, opset_imports=imports)
 
 
-def _bytes_made(proto: onnx.ModelProto, node: ir.Node, known: Mapping[str, Array]) -> float:
-    """The outputs' size by shape inference, which makes nothing; infinite where it cannot tell."""
-    if node.op_type == "Constant" or node.op_type in _SHRINKING:
-        return 0
+# The element type of an output and its shape; None where inference cannot tell.
+_Inferred = tuple[np.dtype[Any] | None, tuple[int, ...] | None]
+
+
+def _inferred(proto: onnx.ModelProto, known: Mapping[str, Array]) -> list[_Inferred]:
+    """The outputs by shape inference, which makes nothing."""
     with_values = onnx.ModelProto()
     with_values.CopyFrom(proto)
     # Shapes that are data (Expand, ConstantOfShape, Range) are inferred from initializers only.
@@ -99,17 +111,27 @@ def _bytes_made(proto: onnx.ModelProto, node: ir.Node, known: Mapping[str, Array
         for name, array in known.items()
         if array.size <= 1024
     )
-    inferred = onnx.shape_inference.infer_shapes(with_values, data_prop=True)
-    total = 0.0
-    for output in inferred.graph.output:
+    found: list[_Inferred] = []
+    for output in onnx.shape_inference.infer_shapes(with_values, data_prop=True).graph.output:
         kind = output.type.tensor_type
-        if not kind.elem_type or not kind.HasField("shape"):
-            return float("inf")
-        if not all(dim.HasField("dim_value") for dim in kind.shape.dim):
-            return float("inf")
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        count = 1
-        for dim in kind.shape.dim:
-            count *= dim.dim_value
-        total += count * dtype.itemsize
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type) if kind.elem_type else None
+        dims = kind.shape.dim
+        is_static = kind.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
+        found.append((dtype, tuple(dim.dim_value for dim in dims) if is_static else None))
+    return found
+
+
+def _most_bytes(node: ir.Node, known: Mapping[str, Array], outputs: Sequence[_Inferred]) -> float:
+    """The outputs' size, or a bound on it; infinite where there is none."""
+    if node.op_type == "Constant":
+        return 0
+    if node.op_type in _SHRINKING:
+        # Each element at most once, and as many indices as there are axes, or three kinds of them.
+        data = next(iter(known.values()))
+        return data.size * (data.itemsize + 8 * max(data.ndim, 3))
+    total = 0.0
+    for dtype, shape in outputs:
+        if dtype is None or shape is None:
+            return math.inf
+        total += math.prod(shape) * dtype.itemsize
     return total

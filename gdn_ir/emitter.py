@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ class Emitter:
         self.prefix = prefix
         self.tag = tag
         self.opset = opset
-        self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        self._constants: dict[tuple[np.dtype[Any], tuple[int, ...], bytes], ir.Value] = {}
         self.new_nodes: dict[ir.Node, None] = {}
 
     def op(self, op_type: str, *inputs: Operand, **attributes: Attribute) -> ir.Value:
@@ -63,7 +64,7 @@ class Emitter:
 
     def constant(self, array: npt.NDArray[np.generic]) -> ir.Value:
         """An initializer; equal ones are shared."""
-        key = (array.dtype.str, array.shape, array.tobytes())
+        key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
             name = f"{self.prefix}/const_{len(self._constants)}"
             tensor = ir.tensor(array, name=name)
@@ -75,11 +76,22 @@ class Emitter:
             )
         return self._constants[key]
 
-    def insert_into(self, graph: ir.Graph) -> None:
-        """Appends the nodes and registers the constants, used ones only; the graph needs a sort."""
+    def insert_into(self, graph: ir.Graph, *, constants_as_nodes: bool = False) -> None:
+        """Appends the nodes and the constants that they use; the graph needs a sort.
+
+        Constants become initializers, or Constant nodes where the graph cannot hold those.
+        """
         for value in self._constants.values():
-            if value.uses():
+            if not value.uses():
+                continue
+            if not constants_as_nodes:
                 graph.register_initializer(value)
+                continue
+            assert value.const_value is not None, "made by `constant`"
+            tensor = ir.AttrTensor("value", value.const_value)
+            node = ir.Node("", "Constant", [], [tensor], outputs=[value], name=value.name)
+            node.metadata_props["gdn_ir.pass"] = self.tag
+            graph.append(node)
         graph.extend(self.new_nodes)
 
     def _value(self, operand: Operand) -> ir.Value | None:

@@ -6,6 +6,7 @@ same graph with every floating type widened.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,7 +21,9 @@ from onnx.reference.op_run import OpRun
 # Of any element type: most code here handles what a model brings.
 Array = npt.NDArray[Any]
 
-_NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
+_NARROW: frozenset[int] = frozenset(
+    {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+)
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 
 
@@ -42,6 +45,30 @@ class ScatterElements(OpRun):
         return (result,)
 
 
+class CumSum(OpRun):
+    """onnx's own implementation refuses an axis of shape [1], which runtimes take."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> tuple[Array]:
+        along = int(np.asarray(axis).reshape(()))
+        values = np.flip(x, along) if reverse else x
+        total = np.cumsum(values, along, dtype=x.dtype)
+        if exclusive:  # moved by one, as -inf - -inf would be NaN
+            total = np.roll(total, 1, along)
+            np.moveaxis(total, along, 0)[:1] = 0
+        return (np.flip(total, along) if reverse else total,)
+
+
+class Erf(OpRun):
+    """onnx's own implementation computes in float32."""
+
+    op_domain = ""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (np.vectorize(math.erf, otypes=[x.dtype])(x),)
+
+
 def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
     """Runs the model in float64 and returns its outputs in order.
 
@@ -57,12 +84,17 @@ def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
         for node in function.node:
             _widen_node(node)
     wide = {
-        name: array.astype(np.float64) if array.dtype.kind == "f" else array
+        name: array.astype(np.float64) if _is_narrow(array) else array
         for name, array in feeds.items()
     }
     with np.errstate(all="ignore"):
-        outputs = ReferenceEvaluator(proto, new_ops=[ScatterElements]).run(None, wide)
+        outputs = ReferenceEvaluator(proto, new_ops=[CumSum, Erf, ScatterElements]).run(None, wide)
     return list(map(np.asarray, outputs))
+
+
+def _is_narrow(array: Array) -> bool:
+    # By the ONNX type: numpy does not know bfloat16 as a floating type.
+    return ir.DataType.from_numpy(array.dtype) in _NARROW
 
 
 def _widen_graph(graph: onnx.GraphProto) -> None:

@@ -9,24 +9,17 @@ from typing import Literal, get_args
 import numpy as np
 import onnx_ir as ir
 
-from gdn_ir.evaluate import evaluate
-from gdn_ir.graph_view import VIEW_OPS, is_onnx
+from gdn_ir.evaluate import Array
+from gdn_ir.modular.algebra import CannotDecide
+from gdn_ir.modular.interpreter import is_exact
+from gdn_ir.modular.points import LOG2_BOUND, random_point, random_seed, unknowns, value_at
 from gdn_ir.region import OpenRegion, Region, is_constant
 
 Property = Literal["strictly-lower", "finite"]
 
 _STATED = "gdn_ir.stated_facts"
 _MOST_LEVELS = 12
-_TRIALS = 3
-
-# What a zero pattern may be read off by evaluation: each element of these is a fixed rational or
-# exponential function of the inputs, so one that vanishes at random points vanishes everywhere.
-# No op that selects by value (Relu, Max, a Where on data) belongs here.
-_SMOOTH_OPS = VIEW_OPS | {
-    "Add", "Cast", "Concat", "CumSum", "Div", "Einsum", "Exp", "Expand", "Gather", "MatMul",
-    "Mul", "Neg", "Pad", "ReduceSum", "ScatterElements", "ScatterND", "Slice", "Split", "Sub",
-    "Trilu", "Where",
-}  # fmt: skip
+_MOST_TRIALS = 24
 
 
 @dataclass(frozen=True)
@@ -79,11 +72,19 @@ def state(model: ir.Model, text: str) -> None:
     values[name].meta.setdefault(_STATED, set()).add(stated)
 
 
+def satisfy(model: ir.Model, feeds: dict[str, Array]) -> None:
+    """Makes numbers for the inputs of a model agree with what the user stated about them."""
+    for value in model.graph.inputs:
+        name = value.name or ""
+        if "strictly-lower" in value.meta.get(_STATED, ()):
+            feeds[name] = np.tril(feeds[name], -1)
+
+
 def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
     """Establishes that a square value is strictly lower triangular, or returns None.
 
-    The slice above the value is widened, level by level, until evaluating it on random boundary
-    inputs leaves zeros on and above the diagonal.
+    The slice above the value is widened, level by level, until evaluating it on unknowns leaves
+    zeros on and above the diagonal, but for a chance below 2^-40.
     """
     name = value.name or ""
     if "strictly-lower" in value.meta.get(_STATED, ()):
@@ -101,56 +102,47 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
 
 
 def _widen(boundary: set[ir.Value]) -> set[ir.Value]:
-    """One level up, where the producer is an op that evaluation can be trusted on."""
+    """One level up, where the producer is an op that evaluation gives its meaning."""
     wider: set[ir.Value] = set()
     for value in boundary:
         node = value.producer()
-        if node is None or not is_onnx(node) or not _is_smooth(node):
+        if node is None or not is_exact(node):
             wider.add(value)
-        else:
-            wider.update(v for v in node.inputs if v is not None and not is_constant(v))
+            continue
+        needed = {v for v in node.inputs if v is not None and not is_constant(v)}
+        # What says where to go (indices, axes, shapes, conditions) must be constant.
+        wider |= needed if all(map(_is_floating, needed)) else {value}
     return wider
-
-
-def _is_smooth(node: ir.Node) -> bool:
-    if node.op_type not in _SMOOTH_OPS:
-        return False
-    if (
-        node.op_type == "Cast"
-        and not ir.DataType(node.attributes["to"].as_int()).is_floating_point()
-    ):
-        return False
-    # The first input carries the data of all of these but Where, whose first is the choice;
-    # everything that says where to go (indices, axes, shapes, conditions) must be constant.
-    routing = node.inputs[:1] if node.op_type == "Where" else node.inputs[1:]
-    if node.op_type in {"Add", "Concat", "Div", "Einsum", "MatMul", "Mul", "Sub"}:
-        routing = ()
-    elif node.op_type in {"ScatterElements", "ScatterND"}:
-        routing = node.inputs[1:2]
-    return all(v is None or is_constant(v) for v in routing)
 
 
 def _is_strictly_lower(model: ir.Model, value: ir.Value, boundary: set[ir.Value]) -> bool:
     inputs = sorted(boundary, key=lambda v: v.name or "")
-    if value in boundary or not all(_is_sampled(v) for v in inputs):
+    if value in boundary or not all(map(_can_be_unknown, inputs)):
         return False
+    seed, log2_bound = random_seed(), 0.0
     try:
         piece = Region.between(inputs, [value]).to_model(model)
-    except OpenRegion:
-        return False
-    rng = np.random.default_rng(0)
-    for _ in range(_TRIALS):
-        feeds = {v.name or "": rng.standard_normal(static_shape(v) or ()) / 8 for v in inputs}
-        (result,) = evaluate(piece, feeds)
-        if result.ndim < 2 or result.shape[-1] != result.shape[-2] or np.triu(result).any():
-            return False
-    return True
+        for trial in range(_MOST_TRIALS):
+            point = random_point(seed, trial)
+            result = value_at(piece, point, unknowns(piece.graph.inputs, point))
+            if len(result.shape) < 2 or result.shape[-1] != result.shape[-2]:
+                return False
+            if np.triu(result.residue).any() or np.triu(result.is_minus_inf).any():
+                return False
+            log2_bound += min(0.0, point.log2_bound(float(result.degree.max(initial=0))))
+            if log2_bound <= LOG2_BOUND:
+                return True
+    except (OpenRegion, CannotDecide):
+        pass
+    return False
 
 
-def _is_sampled(value: ir.Value) -> bool:
-    """Whether random numbers can stand for the value."""
-    known = static_shape(value) is not None
-    return known and value.dtype is not None and value.dtype.is_floating_point()
+def _can_be_unknown(value: ir.Value) -> bool:
+    return _is_floating(value) and static_shape(value) is not None
+
+
+def _is_floating(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
 
 
 def static_shape(value: ir.Value) -> tuple[int, ...] | None:

@@ -34,8 +34,8 @@ def is_deterministic(node: ir.Node) -> bool:
 
 
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs a control-flow node holds (Loop, Scan, If)."""
-    for attr in node.attributes.values():
+    """The graphs a control-flow node holds (Loop, Scan, If), in the order of their names."""
+    for _, attr in sorted(node.attributes.items()):
         if attr.type == ir.AttributeType.GRAPH:
             yield attr.as_graph()
         elif attr.type == ir.AttributeType.GRAPHS:
@@ -63,6 +63,15 @@ def captures(node: ir.Node) -> list[ir.Value]:
 def operands(node: ir.Node) -> list[ir.Value]:
     """All values the node needs: its inputs, then what its bodies capture."""
     return [value for value in node.inputs if value is not None] + captures(node)
+
+
+def only_consumer(value: ir.Value) -> ir.Node | None:
+    """The node that alone uses the value, if it stands in the value's own scope."""
+    uses = tuple(value.uses())
+    if len(uses) != 1 or value.is_graph_output():
+        return None
+    consumer = uses[0].node
+    return consumer if consumer.graph is value.graph else None
 
 
 def scopes(model: ir.Model) -> Iterator[ir.Graph]:
@@ -94,13 +103,11 @@ def node_graph(graph: ir.Graph) -> nx.DiGraph:
 def serial_steps(graph: ir.Graph) -> int:
     """Ops on the longest dependent path of the scope, views and constants not counted."""
     view = node_graph(graph)
-    for source, target, edge in view.edges(data=True):
-        edge["weight"] = int(target.op_type not in VIEW_OPS)
-        if view.in_degree(source) == 0 and source.op_type not in VIEW_OPS | {"Constant"}:
-            edge["weight"] += 1
-    if not view.number_of_edges():
-        return int(any(node.op_type not in VIEW_OPS | {"Constant"} for node in graph))
-    return int(nx.dag_longest_path_length(view, weight="weight"))
+    steps: dict[ir.Node, int] = {}
+    for node in nx.topological_sort(view):
+        before = max((steps[source] for source in view.predecessors(node)), default=0)
+        steps[node] = before + (node.op_type not in VIEW_OPS | {"Constant"})
+    return max(steps.values(), default=0)
 
 
 def copies(graph: ir.Graph) -> tuple[int, int]:

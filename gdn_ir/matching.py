@@ -7,6 +7,7 @@ for node in OpIndex(graph).of("Add"):
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -25,17 +26,16 @@ class OpIndex:
     """The nodes of a scope by op type, so that a pattern looks at candidates only."""
 
     def __init__(self, graph: ir.Graph) -> None:
-        self._nodes: dict[str, list[ir.Node]] = {}
-        for node in graph:
+        self._nodes: dict[str, list[tuple[int, ir.Node]]] = {}
+        for position, node in enumerate(graph):
             if is_onnx(node):
-                self._nodes.setdefault(node.op_type, []).append(node)
+                self._nodes.setdefault(node.op_type, []).append((position, node))
 
     def of(self, *op_types: str) -> Iterator[ir.Node]:
-        """Nodes of these types that are still in the graph, in the order of the types."""
-        for op_type in op_types:
-            for node in self._nodes.get(op_type, ()):
-                if node.graph is not None:
-                    yield node
+        """Nodes of these types that are still in the graph, in its order."""
+        for _, node in heapq.merge(*(self._nodes.get(op_type, ()) for op_type in op_types)):
+            if node.graph is not None:
+                yield node
 
 
 @dataclass(frozen=True)

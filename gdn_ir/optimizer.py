@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,8 +12,12 @@ import onnx_ir as ir
 
 from gdn_ir import facts, model_file, pipeline, runtime, targets
 from gdn_ir.facts import Fact
+from gdn_ir.normal_form import normalise
 from gdn_ir.observers import Dumps, PassRecord, Record
+from gdn_ir.pass_base import Pass
 from gdn_ir.pass_manager import Observer, run
+from gdn_ir.verify import Evidence, VerificationFailed
+from gdn_ir.verify.bisect import first_breaking_pass
 from gdn_ir.verify.canonical import CanonicalCheck
 from gdn_ir.verify.numeric import (
     NumericGate,
@@ -22,9 +26,10 @@ from gdn_ir.verify.numeric import (
     compare_models,
     is_small_enough,
 )
+from gdn_ir.verify.proof_gate import ProofGate, ProvedRewrite
 from gdn_ir.verify.structure import StructureCheck
 
-Verify = Literal["numeric", "structure", "none"]
+Verify = Literal["full", "proof", "numeric", "structure", "none"]
 DEFAULT_TARGET = "portable"
 # Unsqueeze and ReduceSum take their axes as inputs from here on; the passes emit them so.
 _OLDEST_OPSET = 13
@@ -40,6 +45,7 @@ class Report:
         passes: a record for each pass.
         assumes: every fact about a boundary value that a rewrite relied on, as text.
         warnings: what a user should know before deploying the model.
+        proofs: proof gate, one entry for each distinct rewrite.
         region_errors: numeric gate, one entry for each output, sample and distinct region.
         repeated: rewrites that were equal to one that had been checked.
         whole_model: numeric gate of the model as a whole; empty if it was not run.
@@ -50,6 +56,7 @@ class Report:
     passes: list[PassRecord]
     assumes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    proofs: list[ProvedRewrite] = field(default_factory=list)
     region_errors: list[RegionError] = field(default_factory=list)
     repeated: int = 0
     whole_model: list[WholeModelError] = field(default_factory=list)
@@ -82,6 +89,9 @@ class Report:
             ],
             "assumes": self.assumes,
             "warnings": self.warnings,
+            "proofs": [
+                {"where": p.where, "pass": p.pass_text, **vars(p.verdict)} for p in self.proofs
+            ],
             "region_errors": [vars(error) for error in self.region_errors],
             "repeated_regions": self.repeated,
             "whole_model": [vars(error) for error in self.whole_model],
@@ -94,7 +104,7 @@ def optimize(
     target: str | None = None,
     passes: str | None = None,
     assume: Sequence[str] = (),
-    verify: Verify = "numeric",
+    verify: Verify = "full",
     dump: str | os.PathLike[str] | None = None,
     observers: Iterable[Observer] = (),
 ) -> tuple[ir.Model, Report]:
@@ -105,15 +115,18 @@ def optimize(
         target: whose pipeline to run, `portable` by default.
         passes: pipeline text to run in its stead; not together with `target`.
         assume: facts to take the caller's word for, `NAME:strictly-lower`.
-        verify: `numeric` runs each distinct rewritten region on its worst-case inputs, and the
-            whole model if its weights are under 1 GiB and its shapes static. `structure` and
-            `none` do not; the structure is checked after every pass all the same.
+        verify: `full` is both gates. `proof`: each distinct rewrite is proved in exact arithmetic,
+            and fails if it cannot be decided, which `full` only reports. `numeric`: each runs on
+            its worst-case inputs, and the whole model too if its weights are under 1 GiB and its
+            shapes static. `structure` and `none`: neither; the structure is checked after every
+            pass all the same.
         dump: a folder for the model after each pass.
         observers: told of everything, after the checks.
 
     Raises:
         gdn_ir.model_file.BadModel, gdn_ir.pipeline.BadPipeline, ValueError: bad input.
-        gdn_ir.verify.VerificationFailed: a gate rejected the result; it names the pass.
+        gdn_ir.verify.VerificationFailed: a gate rejected the result; it names the pass, and holds
+            what shows the fault.
     """
     if target is not None and passes is not None:
         raise ValueError("target and passes exclude each other: a target is a pipeline by name")
@@ -122,43 +135,76 @@ def optimize(
     text = targets.load(target or DEFAULT_TARGET).pipeline if passes is None else passes
     parsed = pipeline.parse(text)
     original = model if isinstance(model, ir.Model) else model_file.load(model)
-    opset = original.opset_imports.get("", _OLDEST_OPSET)
+    imports = original.opset_imports
+    opset = imports.get("", imports.get("ai.onnx", _OLDEST_OPSET))
     if opset < _OLDEST_OPSET:
         raise model_file.BadModel(
             f"the model has opset {opset}; the passes need {_OLDEST_OPSET} or later: "
             "convert it with onnx.version_converter"
         )
     optimized = original.clone()
+    normalise(optimized)
     for fact in assume:
         facts.state(optimized, fact)
 
-    record, gate = Record(), NumericGate()
+    record, proof, numeric = Record(), ProofGate(strict=verify == "proof"), NumericGate()
     watching: list[Observer] = [record, StructureCheck()]
-    if verify == "numeric":
-        watching += [CanonicalCheck(), gate]
+    if verify not in ("structure", "none"):
+        watching.append(CanonicalCheck())
+    if verify in ("full", "proof"):
+        watching.append(proof)
+    if verify in ("full", "numeric"):
+        watching.append(numeric)
     if dump is not None:
         watching.append(Dumps(Path(dump)))
-    run(optimized, parsed, [*watching, *observers])
+    before = optimized.clone()
+    try:
+        run(optimized, parsed, [*watching, *observers])
+    except VerificationFailed as failure:
+        # A graph that is not valid cannot be kept; the pipeline breaks its input again.
+        failure.evidence = failure.evidence or Evidence("", before)
+        raise
 
     report = Report(pipeline.to_text(parsed), verify, record.passes)
     rewrites = [rewrite for done in record.passes for rewrite in done.rewrites]
     report.assumes = Fact.describe(fact for rewrite in rewrites for fact in rewrite.assumes)
     report.warnings = list(dict.fromkeys(r.warning for r in rewrites if r.warning))
-    report.region_errors, report.repeated = gate.errors, gate.repeated
-    if verify == "numeric":
-        _check_whole(original, optimized, report)
+    report.proofs, report.region_errors = proof.verdicts, numeric.errors
+    report.repeated = max(proof.repeated, numeric.repeated)
+    report.warnings += map(str, proof.unproved)
+    if verify in ("full", "numeric"):
+        _check_whole(before, optimized, parsed, report)
     elif rewrites:
         report.warnings.append(f"not checked numerically: verify={verify}")
     return optimized, report
 
 
-def _check_whole(original: ir.Model, optimized: ir.Model, report: Report) -> None:
-    if not is_small_enough(original):
+def _check_whole(
+    before: ir.Model, optimized: ir.Model, passes: Sequence[Pass], report: Report
+) -> None:
+    """Runs both models whole; raises `VerificationFailed` with the first pass that breaks it."""
+    if not is_small_enough(before):
         report.warnings.append("the whole model was not run: more than 1 GiB of weights")
         return
     try:
-        feeds = runtime.random_inputs(original)
+        feeds = runtime.random_inputs(before)
     except ValueError as error:
         report.warnings.append(f"the whole model was not run: {error}")
         return
-    report.whole_model = compare_models(original, optimized, feeds)
+    facts.satisfy(before, feeds)
+
+    def is_broken(model: ir.Model) -> bool:
+        try:
+            compare_models(before, model, feeds)
+        except (VerificationFailed, runtime.RunFailed):
+            return True
+        return False
+
+    try:
+        report.whole_model = compare_models(before, optimized, feeds)
+    except VerificationFailed as failure:
+        culprit = first_breaking_pass(before, passes, is_broken)
+        if culprit is None:
+            raise
+        message = f"{failure}; pass '{culprit.pass_text}' is the first to break it"
+        raise VerificationFailed(message, replace(culprit, feeds=feeds)) from None

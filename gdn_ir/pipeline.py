@@ -15,10 +15,11 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
+import math
 import pkgutil
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from gdn_ir.pass_base import Pass
 
@@ -46,8 +47,24 @@ def registry() -> Mapping[str, type[Pass]]:
             if cls.__module__ == loaded.__name__:
                 _register(found, cls)
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        _register(found, entry.load())
+        _register(found, _load(entry))
     return found
+
+
+def _load(entry: importlib.metadata.EntryPoint) -> type[Pass]:
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        raise BadPipeline(
+            f"the third-party pass '{entry.name}' ({entry.value}) does not load: {error}; "
+            "mend or uninstall it"
+        ) from error
+    if not _is_pass(loaded):
+        raise BadPipeline(
+            f"'{entry.name}' ({entry.value}) is registered as a pass and is no concrete "
+            "subclass of gdn_ir.pass_base.Pass; mend or uninstall it"
+        )
+    return cast(type[Pass], loaded)
 
 
 def _is_pass(member: object) -> bool:
@@ -91,10 +108,19 @@ def to_text(passes: Iterable[Pass]) -> str:
     return ",".join(map(str, passes))
 
 
-def _make(name: str, options: str) -> Pass:
+def find(name: str) -> type[Pass]:
+    """The pass of this name.
+
+    Raises:
+        BadPipeline: with the nearest name that does exist.
+    """
     if name not in registry():
         raise BadPipeline(f"no pass '{name}'{_nearest(name, registry())}")
-    cls = registry()[name]
+    return registry()[name]
+
+
+def _make(name: str, options: str) -> Pass:
+    cls = find(name)
     hints = get_type_hints(cls)
     fields = [field.name for field in dataclasses.fields(cls)]
     values: dict[str, Any] = {}
@@ -106,6 +132,12 @@ def _make(name: str, options: str) -> Pass:
             wrong = "is given twice" if key in values else "has no value; write key=value"
             raise BadPipeline(f"pass '{name}': option '{key}' {wrong}")
         values[key] = _convert(f"pass '{name}': option '{key}'", value, hints[key])
+    for field in dataclasses.fields(cls):
+        has_default = not (field.default is field.default_factory is dataclasses.MISSING)
+        if not has_default and field.name not in values:
+            raise BadPipeline(
+                f"pass '{name}' needs option '{field.name}'; write {field.name}=value"
+            )
     try:
         return cls(**values)
     except ValueError as error:
@@ -125,9 +157,12 @@ def _convert(what: str, value: str, hint: Any) -> object:
             raise BadPipeline(f"{what} is true or false, not '{value}'")
         return value == "true"
     try:
-        return hint(value)
+        converted: object = hint(value)
     except ValueError:
-        raise BadPipeline(f"{what} takes a value of type {hint.__name__}, not '{value}'") from None
+        converted = None
+    if converted is None or (isinstance(converted, float) and not math.isfinite(converted)):
+        raise BadPipeline(f"{what} takes a value of type {hint.__name__}, not '{value}'")
+    return converted
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.graph_view import bodies, is_onnx, operands
+from gdn_ir.graph_view import bodies, is_onnx, operands, scopes
 
 # The nodes that compute `outputs`, walked back no further than this: a guard against slices that
 # swallow a whole model because a boundary was misjudged.
@@ -88,7 +88,10 @@ class Region:
             name="region",
         )
         functions = [f.clone() for f in model.functions.values()] if self._calls_any(model) else []
-        return ir.Model(view.clone(), ir_version=model.ir_version, functions=functions)
+        graph = view.clone()
+        for value in graph.inputs:
+            value.const_value = None  # of a constant that is a boundary, any value will do
+        return ir.Model(graph, ir_version=model.ir_version, functions=functions)
 
     def _calls_any(self, model: ir.Model) -> bool:
         return any(node.op_identifier() in model.functions for node in walk(self.nodes))
@@ -113,7 +116,8 @@ def replace(
     """Puts new nodes in the place of a region; returns what was there and what is now, as models.
 
     `build` emits the new nodes and returns one value for each of `region.outputs`; each takes over
-    the name, the type and the uses of the old one. Old nodes that something else still needs stay.
+    the name, the type and the uses of the old one. Old nodes that something else still needs stay,
+    and so do those of an enclosing scope.
     The scope is left unsorted: the caller sorts when its pass is done.
 
     Args:
@@ -126,7 +130,7 @@ def replace(
     assert graph is not None, "a region's outputs belong to a graph"
     before = region.to_model(model)
     emitter = Emitter(
-        prefix=f"{region.outputs[0].name}/{tag.split('{')[0]}",
+        prefix=_unused_prefix(model, f"{region.outputs[0].name}/{tag.split('{')[0]}"),
         tag=tag,
         opset={**model.opset_imports, **graph.opset_imports}[""],
     )
@@ -135,13 +139,31 @@ def replace(
         # Each result takes over one name, so it must be new, and no other result.
         own = value.producer() in emitter.new_nodes and value not in results
         results.append(value if own else emitter.op("Identity", value))
-    emitter.insert_into(graph)
+    # A local function has no place for initializers.
+    functions = {function.graph for function in model.functions.values()}
+    emitter.insert_into(graph, constants_as_nodes=graph in functions)
     for old, new in zip(region.outputs, results, strict=True):
         _take_over(graph, old, new)
     _remove_dead(graph, region.nodes)
     new_region = Region.between(region.inputs, results)
     _infer_shapes(new_region, model)
     return before, new_region.to_model(model)
+
+
+def _unused_prefix(model: ir.Model, wanted: str) -> str:
+    """The prefix, with a number if an earlier replacement of the same value took it."""
+    values = (value for graph in scopes(model) for value in graph.initializers.values())
+    made = (value for graph in scopes(model) for node in graph for value in node.outputs)
+    taken = {
+        name.rpartition("/")[0]
+        for value in (*values, *made)
+        if (name := value.name or "").startswith(wanted)
+    }
+    prefix, number = wanted, 1
+    while prefix in taken:
+        number += 1
+        prefix = f"{wanted}{number}"
+    return prefix
 
 
 def _take_over(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
@@ -156,7 +178,8 @@ def _take_over(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
 def _remove_dead(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
     """Removes those of `nodes` (in topological order) that nothing needs any more."""
     for node in reversed(nodes):
-        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+        is_needed = any(value.uses() or value.is_graph_output() for value in node.outputs)
+        if node.graph is graph and not is_needed:
             erase(graph, node)
 
 

@@ -28,8 +28,9 @@ def operator_key(node: ir.Node) -> str:
     """The op and its attributes with their types (1 and 1.0 differ), bodies left out."""
     parts = [repr(node.op_identifier()), str(len(node.outputs))]
     for name, attr in sorted(node.attributes.items()):
+        parts += [name, attr.type.name]
         if attr.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-            parts += [name, attr.type.name, _attribute_value(attr)]
+            parts.append(_attribute_value(attr))
     return combine(*parts)
 
 
@@ -46,7 +47,8 @@ def _attribute_value(attr: ir.Attr) -> str:
 def array_digest(array: Array) -> str:
     """Hash of an array's type, shape and bytes."""
     state = hashlib.blake2b(digest_size=16)
-    state.update(f"{array.dtype.str}{array.shape}".encode())
+    # The name tells int4 from uint4, the string tells little from big endian.
+    state.update(f"{array.dtype.name}{array.dtype.str}{array.shape}".encode())
     state.update(array.tobytes())
     return state.hexdigest()
 
@@ -62,6 +64,12 @@ def constant_digest(value: ir.Value) -> str:
     if cached is None or cached[0] is not tensor:
         cached = value.meta[_DIGEST] = (tensor, array_digest(tensor.numpy()))
     return str(cached[1])
+
+
+def model_digest(model: ir.Model) -> str:
+    """Hash of what a model computes: of its graph and of the local functions that it calls."""
+    functions = sorted((repr(key), graph_digest(f.graph)) for key, f in model.functions.items())
+    return combine(graph_digest(model.graph), *(part for pair in functions for part in pair))
 
 
 def graph_digest(

@@ -8,11 +8,14 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.constants import compute
 from gdn_ir.emitter import Emitter
-from gdn_ir.evaluate import evaluate
+from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import is_onnx
-from gdn_ir.matching import Constant, Op, Var
+from gdn_ir.matching import Constant, Op, Var, array_of
+from gdn_ir.modular.algebra import CannotDecide
+from gdn_ir.modular.points import random_point, random_seed, unknowns, value_at
 from gdn_ir.region import OpenRegion, Region, is_constant
 
 _ZERO = Constant("zero", lambda array: bool((array == 0).all()), "zero")
@@ -27,6 +30,9 @@ _ZERO_MASKS = (
 )
 # What picks or renames axes before the last two, such as one chunk of all.
 PICKS = frozenset({"Gather", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
+
+
+_MOST_BYTES = 2**30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,24 +68,24 @@ def decay_uses(model: ir.Model, g: ir.Value, E: ir.Value) -> list[DecayUse]:
     stack = [DecayUse(E)]
     while stack:
         use = stack.pop()
-        steps = [_step(use, node) for node in use.tail.consumers()]
+        steps = [_step(model, use, node) for node in use.tail.consumers()]
         stack.extend(step for step in reversed(steps) if step is not None)
         if use.tail.is_graph_output() or None in steps:
             found.append(dataclasses.replace(use, zeros=_zeros(model, g, use)))
     return found
 
 
-def _step(use: DecayUse, node: ir.Node) -> DecayUse | None:
+def _step(model: ir.Model, use: DecayUse, node: ir.Node) -> DecayUse | None:
     """The use continued by a consumer of its tail; None where the consumer is other work."""
-    if not is_onnx(node):
-        return None
     value, result = use.tail, node.outputs[0]
+    if not is_onnx(node) or node.graph is not value.graph:
+        return None
     for mask in _ZERO_MASKS:
         match = mask.match(node)
         if match and match["x"] is value:
             return dataclasses.replace(use, tail=result, masks=(*use.masks, node))
     path = (*use.path, (node, value))
-    if node.op_type in PICKS and node.inputs[0] is value and all(map(is_fixed, node.inputs[1:])):
+    if node.op_type in PICKS and node.inputs[0] is value and _keeps_matrices(model, node):
         return dataclasses.replace(use, tail=result, path=path)
     if node.op_type == "Mul" and use.factor is None and node.inputs[0] is not node.inputs[1]:
         factor = node.inputs[1] if node.inputs[0] is value else node.inputs[0]
@@ -88,15 +94,36 @@ def _step(use: DecayUse, node: ir.Node) -> DecayUse | None:
     return None
 
 
+def _keeps_matrices(model: ir.Model, pick: ir.Node) -> bool:
+    """Whether a pick leaves the diagonal of [C, C] matrices where it is, and so all masks.
+
+    It may take whole matrices, or a leading block of each.
+    """
+    value = pick.inputs[0]
+    shape = None if value is None else static_shape(value)
+    if shape is None or len(shape) < 2:
+        return False
+    matrix = np.arange(shape[-2] * shape[-1]).reshape(shape[-2:])
+
+    def array(operand: ir.Value) -> Array | None:
+        return np.broadcast_to(matrix, shape) if operand is value else array_of(operand)
+
+    picked = compute(pick, model.opset_imports, _MOST_BYTES, array)
+    if picked is None or picked[0].ndim < 2:
+        return False
+    rows, columns = picked[0].shape[-2:]
+    block = matrix[:rows, :columns]
+    return block.shape == (rows, columns) and bool((picked[0] == block).all())
+
+
 def _zeros(model: ir.Model, g: ir.Value, use: DecayUse) -> Literal["strict", "inclusive"] | None:
     inputs = [g] if use.factor is None else [g, use.factor]
+    point = random_point(random_seed())
     try:
         piece = Region.between(inputs, [use.tail]).to_model(model)
-    except OpenRegion:
+        pattern = value_at(piece, point, unknowns(inputs, point)).residue != 0
+    except (OpenRegion, CannotDecide):
         return None
-    rng = np.random.default_rng(0)
-    feeds = {v.name or "": rng.standard_normal(static_shape(v) or ()) / 8 for v in inputs}
-    pattern = evaluate(piece, feeds)[0] != 0
     if pattern.ndim < 2 or pattern.shape[-1] != pattern.shape[-2]:
         return None
     if (pattern == np.tri(pattern.shape[-1], k=-1, dtype=np.bool_)).all():

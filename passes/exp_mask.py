@@ -10,10 +10,12 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.evaluate import Array, evaluate
+from gdn_ir.evaluate import Array
 from gdn_ir.facts import finite, static_shape
 from gdn_ir.graph_view import VIEW_OPS, is_onnx, scopes
 from gdn_ir.matching import Constant, Op, OpIndex
+from gdn_ir.modular.algebra import CannotDecide
+from gdn_ir.modular.points import random_point, random_seed, unknowns, value_at
 from gdn_ir.pass_base import Pass
 from gdn_ir.passes._decay_uses import DecayUse, decay_uses
 from gdn_ir.passes._suffix_sums import suffix_sums
@@ -183,12 +185,18 @@ def _why_no_decay(model: ir.Model, g: ir.Value, E: ir.Value, shape: tuple[int, .
         piece = Region.between([g], [E]).to_model(model)
     except OpenRegion as error:
         return f"it is not a function of the log-decays '{g.name}' alone: {error}"
-    values = np.random.default_rng(0).standard_normal(shape[:-1]) / 8
-    (result,) = evaluate(piece, {g.name or "": values})
-    total = np.cumsum(values, axis=-1)
-    expected = np.exp(total[..., :, None] - total[..., None, :])
+    point = random_point(random_seed())
+    feeds = unknowns([g], point)
+    try:
+        result = value_at(piece, point, feeds)
+    except CannotDecide as error:
+        return f"it cannot be evaluated: {error}"
+    total = point.cumsum(point.lift(feeds[g.name or ""]), -1, exclusive=False, reverse=False)
+    rows = total.map(lambda array: array[..., :, None])
+    columns = total.map(lambda array: array[..., None, :])
+    expected = point.exp(point.add(rows, point.negative(columns)))
     lower = np.tri(shape[-1], dtype=np.bool_)
-    if np.allclose(result[..., lower], expected[..., lower], rtol=1e-9):
+    if np.array_equal(result.residue[..., lower], expected.residue[..., lower]):
         return ""
     return f"it is not exp(G_i - G_j) of the prefix sums G of '{g.name}'"
 

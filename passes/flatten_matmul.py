@@ -39,14 +39,15 @@ class FlattenMatMul(Pass):
             for node in OpIndex(graph).of("MatMul"):
                 operands = [v for v in node.inputs if v is not None]
                 shapes = [static_shape(v) for v in operands]
-                if None in shapes or not any(map(_is_transposed, operands)):
+                if not any(map(_is_transposed, operands)):
+                    continue
+                if None in shapes or None in map(static_shape, map(_source, operands)):
                     continue
                 if len(shapes[0] or ()) > 4 and (shapes[0] or ())[:-2] == (shapes[1] or ())[:-2]:
                     yield self._rewrite(model, node, operands)
 
     def _rewrite(self, model: ir.Model, node: ir.Node, operands: Sequence[ir.Value]) -> Rewrite:
-        sources = [_source(v) if _is_transposed(v) else v for v in operands]
-        inputs = list(dict.fromkeys(sources))
+        inputs = list(dict.fromkeys(map(_source, operands)))
         region = Region.between(inputs, [node.outputs[0]])
         where = node.outputs[0].name or ""
         shape = static_shape(operands[0]) or ()
@@ -79,16 +80,16 @@ def _is_transposed(value: ir.Value) -> bool:
 
 
 def _source(value: ir.Value) -> ir.Value:
-    node = value.producer()
-    assert node is not None and node.inputs[0] is not None, "Transpose has an input"
-    return node.inputs[0]
+    """What the Transpose of the last two axes is taken of, or the value if there is none."""
+    node = value.producer() if _is_transposed(value) else None
+    return value if node is None or node.inputs[0] is None else node.inputs[0]
 
 
 def _flatten(emit: Emitter, value: ir.Value) -> ir.Value:
-    if _is_transposed(value):
-        return emit.op("Transpose", _flatten(emit, _source(value)), perm=[0, 2, 1])
-    shape = static_shape(value) or ()
-    return emit.op("Reshape", value, np.array([-1, *shape[-2:]]))
+    source = _source(value)
+    shape = static_shape(source) or ()
+    flat = emit.op("Reshape", source, np.array([-1, *shape[-2:]]))
+    return emit.op("Transpose", flat, perm=[0, 2, 1]) if _is_transposed(value) else flat
 
 
 def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:

@@ -10,10 +10,12 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.evaluate import Array, evaluate
+from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape
-from gdn_ir.graph_view import is_onnx, scopes
+from gdn_ir.graph_view import is_onnx, only_consumer, scopes
 from gdn_ir.matching import Constant, Op, OpIndex, Var
+from gdn_ir.modular.algebra import CannotDecide
+from gdn_ir.modular.points import random_point, random_seed, value_at
 from gdn_ir.pass_base import Pass
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
@@ -50,6 +52,8 @@ class ScatterToConcat(Pass):
         tail = chain[-1].outputs[0]
         updates = [node.inputs[2] for node in chain]
         pieces = [value for value in updates if value is not None]
+        base = chain[0].inputs[0]
+        assert base is not None, "a scatter writes into something"
         reason = "the scatters do not write each slice just once"
         # The exporters' [B, H, C, D] pieces get an axis to be written, which a Reshape removes
         # again: without both, the pieces are concatenated along the tokens.
@@ -58,11 +62,12 @@ class ScatterToConcat(Pass):
                 reason = "a shape is not static"
                 continue
             try:
-                region = Region.between(inputs, [output])
+                # The base is an input too: what it holds does not matter.
+                region = Region.between([*inputs, base], [output])
             except OpenRegion as error:
                 reason = f"the scatters have no constant indices: {error}"
                 continue
-            found = _as_concat(region.to_model(model), region)
+            found = _as_concat(region.to_model(model), inputs, output)
             if found is None:
                 continue
             axis, order = found
@@ -100,7 +105,7 @@ def _chains(index: OpIndex) -> Iterator[list[ir.Node]]:
         if last in inner:
             continue
         chain = [last]
-        while (above := _producer(chain[-1].inputs[0])) is not None and _extends(above):
+        while (above := _scatter_into(chain[-1])) is not None:
             chain.append(above)
         inner.update(chain)
         base = chain[-1].inputs[0]
@@ -108,14 +113,13 @@ def _chains(index: OpIndex) -> Iterator[list[ir.Node]]:
             yield chain[::-1]
 
 
-def _extends(node: ir.Node) -> bool:
-    """Whether the node is a scatter whose result goes into the next one only."""
-    only = len(node.outputs[0].uses()) == 1 and not node.outputs[0].is_graph_output()
-    return only and is_onnx(node) and node.op_type in _SCATTERS
-
-
-def _producer(value: ir.Value | None) -> ir.Node | None:
-    return None if value is None else value.producer()
+def _scatter_into(node: ir.Node) -> ir.Node | None:
+    """The scatter that makes what the node writes into, if nothing else uses that."""
+    data = node.inputs[0]
+    above = None if data is None else data.producer()
+    if data is None or above is None or only_consumer(data) is not node:
+        return None
+    return above if is_onnx(above) and above.op_type in _SCATTERS else None
 
 
 def _updates(chain: Sequence[ir.Node]) -> list[ir.Value | None]:
@@ -130,30 +134,37 @@ def _without_axis(value: ir.Value) -> ir.Value:
 
 def _reshaped(value: ir.Value) -> ir.Value:
     """The Reshape of a value, if nothing else is done with it, or itself."""
-    consumers = value.consumers()
-    if len(consumers) == 1 and is_onnx(consumers[0], "Reshape") and not value.is_graph_output():
-        return consumers[0].outputs[0]
-    return value
+    consumer = only_consumer(value)
+    return consumer.outputs[0] if consumer and is_onnx(consumer, "Reshape") else value
 
 
 def _concat(values: Sequence[ir.Value], axis: int) -> Callable[[Emitter], Sequence[ir.Value]]:
     return lambda emit: [emit.op("Concat", *values, axis=axis)]
 
 
-def _as_concat(piece: ir.Model, region: Region) -> tuple[int, list[int]] | None:
+def _as_concat(
+    piece: ir.Model, inputs: Sequence[ir.Value], output: ir.Value
+) -> tuple[int, list[int]] | None:
     """The axis and the order in which concatenating the inputs gives what the piece computes."""
-    shape = static_shape(region.outputs[0]) or ()
+    shape = static_shape(output) or ()
     numbered: list[Array] = []
-    start = 1  # 0 would look like what is left of a constant of zeros
-    for value in region.inputs:
+    start = 1  # 0 is what the base holds
+    for value in inputs:
         size = int(np.prod(static_shape(value) or ()))
         numbers = np.arange(start, start + size, dtype=np.float64)
         numbered.append(numbers.reshape(static_shape(value) or ()))
         start += size
     if start - 1 != np.prod(shape) or any(a.ndim != len(shape) for a in numbered):
         return None
-    names = [value.name or "" for value in region.inputs]
-    (result,) = evaluate(piece, dict(zip(names, numbered, strict=True)))
+    # As elements of the algebra they are moved, whatever their type, and never taken for constants.
+    point = random_point(random_seed())
+    base = np.zeros(static_shape(piece.graph.inputs[-1]) or ())
+    names = [value.name or "" for value in piece.graph.inputs]
+    feeds = {n: point.lift(a) for n, a in zip(names, [*numbered, base], strict=True)}
+    try:
+        result = value_at(piece, point, feeds).residue
+    except CannotDecide:
+        return None
     for axis in range(len(shape)):
         order = sorted(range(len(numbered)), key=lambda i: _first_index(result, numbered[i], axis))
         if len({(*a.shape[:axis], *a.shape[axis + 1 :]) for a in numbered}) > 1:

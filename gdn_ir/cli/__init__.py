@@ -10,7 +10,7 @@ import traceback
 import typer
 
 from gdn_ir import __version__
-from gdn_ir.cli import build, demo, inspect, optimize, passes, run
+from gdn_ir.cli import build, demo, inspect, optimize, passes, run, verify
 from gdn_ir.runtime import RunFailed
 from gdn_ir.verify import VerificationFailed
 
@@ -37,7 +37,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-for module in (demo, build, inspect, optimize, run, passes):
+for module in (demo, build, inspect, optimize, verify, run, passes):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gdn_ir import model_file
+from gdn_ir import model_file, targets
 from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
-from gdn_ir.optimizer import Report
+from gdn_ir.optimizer import DEFAULT_TARGET, Report
 from gdn_ir.optimizer import optimize as optimize_model
+from gdn_ir.verify import VerificationFailed, reproducer
 
 
 class Verify(str, Enum):
     """How far the result is checked."""
 
+    FULL = "full"
+    PROOF = "proof"
     NUMERIC = "numeric"
     STRUCTURE = "structure"
     NONE = "none"
@@ -37,22 +41,34 @@ def command(
     ] = None,
     verify: Annotated[
         Verify,
-        typer.Option(help="numeric: run every rewritten region on its worst-case inputs."),
-    ] = Verify.NUMERIC,
+        typer.Option(
+            help="full: prove each rewrite in exact arithmetic and run it on its worst inputs; "
+            "proof: prove only, and fail where that cannot be decided; numeric: run only."
+        ),
+    ] = Verify.FULL,
     dump: Annotated[
         Path | None, typer.Option(help="A folder for the model after each pass.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Rewrite a model, check it, and write it if it passes."""
-    optimized, report = optimize_model(
-        model,
-        target=target,
-        passes=passes,
-        assume=assume or (),
-        verify=verify.value,
-        dump=dump,
-    )
+    try:
+        optimized, report = optimize_model(
+            model,
+            target=target,
+            passes=passes,
+            assume=assume or (),
+            verify=verify.value,
+            dump=dump,
+        )
+    except VerificationFailed as failure:
+        assert failure.evidence is not None, "optimize adds it"
+        folder = output.with_name(f"{output.name}.reproducer")
+        text = passes or targets.load(target or DEFAULT_TARGET).pipeline
+        reproducer.write(folder, failure.evidence, str(failure), text)
+        raise VerificationFailed(
+            f"{failure}; nothing written but a reproducer: gdn-ir verify --replay {folder}"
+        ) from None
     model_file.save(optimized, output, inputs=[model])
     if as_json:
         print_json({"output": str(output), **report.to_json()})
@@ -78,6 +94,19 @@ def _places(places: list[str]) -> str:
     return f"'{places[0]}'" + (f" and {len(places) - 1} more" if len(places) > 1 else "")
 
 
+def _print_proofs(report: Report) -> None:
+    verdicts = [proof.verdict for proof in report.proofs]
+    proved = [verdict for verdict in verdicts if verdict.status == "PROVED"]
+    if proved:
+        bound = math.ceil(max(verdict.log2_bound for verdict in proved))
+        print_line(
+            f"proof: {len(proved)} of {len(verdicts)} distinct rewrites PROVED at their shapes, "
+            f"each wrong with a chance below 2^{bound}; {report.repeated} more are like one of them"
+        )
+    for one, other in sorted({pair for verdict in proved for pair in verdict.unified}):
+        print_line(f"  {other!r} taken for {one!r}: they differ by rounding alone")
+
+
 def _print(report: Report) -> None:
     print_table(
         "Passes",
@@ -99,6 +128,7 @@ def _print(report: Report) -> None:
             print_line(f"  {declined.pass_text} declined '{declined.where}': {declined.reason}")
     for fact in report.assumes:
         print_line(f"  assumes {fact}")
+    _print_proofs(report)
     if report.region_errors:
         worst = max(report.region_errors, key=lambda error: error.after)
         print_line(

@@ -26,8 +26,7 @@ def command(
             return
         print_table("Passes", ["name", "what it does"], described.items())
         return
-    (pass_,) = pipeline.parse(name)
-    cls = type(pass_)
+    cls = pipeline.find(name)
     options = [
         {"name": field.name, "type": str(field.type), "default": field.default}
         for field in dataclasses.fields(cls)

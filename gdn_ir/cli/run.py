@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import onnx_ir as ir
 import typer
 
-from gdn_ir import model_file, runtime
+from gdn_ir import array_file, model_file, runtime
 from gdn_ir.cli.printing import print_json, print_line, print_table
 from gdn_ir.evaluate import Array
 
@@ -23,15 +25,16 @@ def command(
 ) -> None:
     """Run a model once on ONNX Runtime, on given or on small random inputs."""
     loaded = model_file.load(model)
-    feeds = runtime.random_inputs(loaded, seed) if inputs is None else _read(inputs)
+    feeds = runtime.random_inputs(loaded, seed) if inputs is None else array_file.load(inputs)
+    if inputs is not None:
+        _check_names(feeds, loaded, inputs)
     with runtime.session(model) as session:
-        _check_names(feeds, [value.name for value in session.get_inputs()], inputs)
         start = time.perf_counter()
         results = session.run(None, feeds)
         milliseconds = (time.perf_counter() - start) * 1e3
         names = [value.name for value in session.get_outputs()]
     if outputs is not None:
-        np.savez(outputs, **dict(zip(names, results, strict=True)))
+        array_file.save(outputs, dict(zip(names, results, strict=True)))
     summary = [
         {
             "output": name,
@@ -57,22 +60,15 @@ def command(
         print_line(f"wrote {outputs}")
 
 
-def _read(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"cannot read {path} as .npz ({error}); write it with numpy.savez"
-        ) from None
-
-
-def _check_names(feeds: dict[str, Array], wanted: list[str], path: Path | None) -> None:
-    if missing := [name for name in wanted if name not in feeds]:
+def _check_names(feeds: Mapping[str, Array], model: ir.Model, path: Path) -> None:
+    inputs = model.graph.inputs
+    needed = [value.name or "" for value in inputs if value.const_value is None]
+    if missing := [name for name in needed if name not in feeds]:
         raise ValueError(
             f"{path} lacks the inputs {', '.join(missing)}; it needs an array for each"
         )
-    if unknown := [name for name in feeds if name not in wanted]:
+    known = {value.name for value in inputs}
+    if unknown := [name for name in feeds if name not in known]:
         raise ValueError(f"{path} has {', '.join(unknown)}, which the model takes no input for")
 
 

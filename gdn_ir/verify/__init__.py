@@ -17,7 +17,7 @@ class Evidence:
 
     Attributes:
         pass_text: the pass that is to blame.
-        before, after: the two models that should be equal.
+        before, after: the two models that should be equal; no `after` if it is no valid graph.
         assumes: facts about their inputs under which they should be.
         feeds: inputs that show the difference, empty where none were needed.
         seed: of the proof that found it, or 0.
@@ -25,7 +25,7 @@ class Evidence:
 
     pass_text: str
     before: ir.Model
-    after: ir.Model
+    after: ir.Model | None = None
     assumes: tuple[Fact, ...] = ()
     feeds: Mapping[str, Array] = field(default_factory=dict)
     seed: int = 0

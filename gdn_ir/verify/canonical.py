@@ -34,6 +34,7 @@ class CanonicalHash:
     def __init__(self, model: ir.Model) -> None:
         self._model = model
         self._arrays: dict[ir.Value, Array] = {}
+        self._functions: dict[ir.Function, str] = {}
 
     def graph(self, graph: ir.Graph, outer: Mapping[ir.Value, str], depth: int = 0) -> list[str]:
         """Hashes of the graph's outputs; `outer` holds those of captured values."""
@@ -52,6 +53,8 @@ class CanonicalHash:
     def node(self, node: ir.Node, known: Mapping[ir.Value, str], depth: int = 0) -> list[str]:
         """Hashes of the node's outputs, those of its operands being known."""
         if is_onnx(node, "Identity") and node.inputs[0] is not None:
+            if (array := self._array(node.inputs[0])) is not None:
+                self._arrays[node.outputs[0]] = array
             return [known[node.inputs[0]]]
         arrays = compute(node, self._model.opset_imports, _LIMIT, self._array)
         if arrays is not None:
@@ -62,6 +65,10 @@ class CanonicalHash:
         outer = {value: known[value] for value in captures(node)}
         for body in bodies(node):
             parts += ["body", *self.graph(body, outer, depth + 1)]
+        if (function := self._model.functions.get(node.op_identifier())) is not None:
+            if function not in self._functions:
+                self._functions[function] = combine(*self.graph(function.graph, {}))
+            parts.append(self._functions[function])
         if not is_deterministic(node) and is_onnx(node):
             # Two draws are two draws, however alike the nodes are.
             parts.append(node.outputs[0].name or "")

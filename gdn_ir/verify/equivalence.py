@@ -9,6 +9,7 @@ once, and ops without meaning in the algebra do not matter outside of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,16 +18,18 @@ from onnx_ir.passes import common
 
 from gdn_ir import pipeline
 from gdn_ir.facts import static_shape
-from gdn_ir.graph_view import bodies, is_onnx, operands
+from gdn_ir.graph_view import operands
+from gdn_ir.modular.interpreter import is_exact
 from gdn_ir.pass_manager import run
 from gdn_ir.region import Region, is_constant
-from gdn_ir.verify.arithmetic import is_exact
 from gdn_ir.verify.canonical import CanonicalHash
-from gdn_ir.verify.moves import is_move
 from gdn_ir.verify.proof import Status, Verdict, prove
 
 # Pairs that share a name by chance cost time; unrelated exports share dozens.
 _MOST_FAILURES = 12
+# Elements of all values of two models that are proved whole in seconds.
+_SMALL = 2**26
+EQUAL_BY_HASH = "equal by hash"
 _FOLDING = "fold-constants,cse,identity,dce"
 
 
@@ -35,7 +38,7 @@ class Comparison:
     """What comparing two models came to.
 
     Attributes:
-        outputs: for each output, "equal by hash" or the verdict on it.
+        outputs: for each output, `EQUAL_BY_HASH` or the verdict on it.
         proved: the pairs of inner values that were proved, by name.
     """
 
@@ -85,22 +88,41 @@ class _Comparing:
         self._result = Comparison()
 
     def run(self) -> Comparison:
+        self._hash_after(prove_on_the_way=False)
+        left = self._unequal_outputs()
+        verdict = self._prove(left, [self._inputs()]) if left and self._is_simple() else None
+        if left and (verdict is None or verdict.status != "PROVED"):
+            self._hash_after(prove_on_the_way=True)
+            left = self._unequal_outputs()
+            choices = (self._equal_values(), self._opaque_values(), self._inputs())
+            verdict = self._prove(left, choices) if left else None
+        for value in self._before.graph.outputs:
+            self._result.outputs[value.name or ""] = EQUAL_BY_HASH
+        for value, _ in left:
+            assert verdict is not None, "what is left was tried"
+            self._result.outputs[value.name or ""] = verdict
+        return self._result
+
+    def _hash_after(self, *, prove_on_the_way: bool) -> None:
+        """Hashes the second model; a pair of values that is proved equal gets one hash."""
         hashing = CanonicalHash(self._after)
         self._new = hashing.leaves(self._after.graph)
         for node in self._after.graph:
             self._new.update(zip(node.outputs, hashing.node(node, self._new), strict=True))
-            for value in node.outputs:
+            for value in node.outputs if prove_on_the_way else ():
                 old = self._named.get(value.name)
                 if old is not None and self._is_candidate(old, value):
                     self._try(old, value)
-        pairs = list(zip(self._before.graph.outputs, self._after.graph.outputs, strict=True))
-        left = [(old, new) for old, new in pairs if self._old[old] != self._new[new]]
-        choices = (self._equal_values(), self._opaque_values(), self._inputs())
-        verdict = self._prove(left, choices) if left else None
-        for old, new in pairs:
-            is_left = verdict is not None and (old, new) in left
-            self._result.outputs[old.name or ""] = verdict if is_left else "equal by hash"  # type: ignore[assignment]
-        return self._result
+
+    def _unequal_outputs(self) -> list[tuple[ir.Value, ir.Value]]:
+        pairs = zip(self._before.graph.outputs, self._after.graph.outputs, strict=True)
+        return [(old, new) for old, new in pairs if self._old[old] != self._new[new]]
+
+    def _is_simple(self) -> bool:
+        """Whether proving the models whole, which needs no search, costs little and may do."""
+        nodes = [*self._before.graph, *self._after.graph]
+        sizes = [math.prod(static_shape(value) or ()) for node in nodes for value in node.outputs]
+        return sum(sizes) < _SMALL and all(map(is_exact, nodes))
 
     def _is_candidate(self, old: ir.Value, new: ir.Value) -> bool:
         if self._failures >= _MOST_FAILURES or self._old[old] == self._new[new]:
@@ -146,7 +168,7 @@ class _Comparing:
         opaque = {
             digest
             for value, digest in self._old.items()
-            if (node := value.producer()) is not None and not _is_exact(node)
+            if (node := value.producer()) is not None and not is_exact(node)
         }
         return (opaque & self._equal_values()) | self._inputs()
 
@@ -182,12 +204,6 @@ def _can_be_unknown(value: ir.Value) -> bool:
     if is_constant(value) or static_shape(value) is None or value.dtype is None:
         return False
     return value.is_graph_input() or value.dtype.is_floating_point()
-
-
-def _is_exact(node: ir.Node) -> bool:
-    if node.op_type == "Where":
-        return node.inputs[0] is not None and is_constant(node.inputs[0])
-    return is_onnx(node) and (is_move(node) or is_exact(node) or any(bodies(node)))
 
 
 def _reached(region: Region, boundary: Sequence[ir.Value]) -> list[ir.Value]:

@@ -17,7 +17,7 @@ from gdn_ir import runtime
 from gdn_ir.evaluate import Array, evaluate
 from gdn_ir.pass_manager import Observer
 from gdn_ir.rewrite import Rewrite, Sample
-from gdn_ir.structural_hash import graph_digest
+from gdn_ir.structural_hash import model_digest
 from gdn_ir.verify import Evidence, VerificationFailed
 
 # err(after) <= _FACTOR * err(before) + _FLOOR * eps * scale; in float32 the floor is 1e-6 of scale.
@@ -83,7 +83,7 @@ class NumericGate(Observer):
 
     def rewrote(self, rewrite: Rewrite) -> None:
         """Raises `VerificationFailed` if the replacement is less accurate on any sample."""
-        key = (graph_digest(rewrite.before.graph), graph_digest(rewrite.after.graph))
+        key = (model_digest(rewrite.before), model_digest(rewrite.after))
         if key in self._passed:
             self.repeated += 1
             return
@@ -206,7 +206,9 @@ def _scale(true: Array) -> float:
 
 
 def _largest(values: Array, true: Array) -> float:
-    """The largest difference where the truth is finite; NaN counts as infinite."""
+    """The largest difference where the truth is finite; NaN and another shape count as infinite."""
+    if values.shape != true.shape:
+        return float("inf")
     where = np.isfinite(true)
     with np.errstate(all="ignore"):
         difference = np.abs(values[where].astype(np.float64) - true[where])
@@ -216,6 +218,8 @@ def _largest(values: Array, true: Array) -> float:
 def _same_special_values(old: Array, new: Array) -> bool:
     if old.dtype.kind != "f":
         return True
+    if old.shape != new.shape:
+        return False
     special = ~np.isfinite(old)
     same = np.array_equal(special, ~np.isfinite(new))
     return same and np.array_equal(old[special], new[special], equal_nan=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,16 +12,15 @@ import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import Fact, static_shape
-from gdn_ir.verify.algebra import Algebra, CannotDecide
-from gdn_ir.verify.element import Element, Operand
-from gdn_ir.verify.interpreter import Interpreter
-from gdn_ir.verify.one_node import OneNode
-from gdn_ir.verify.prime_field import SAFE_PRIMES, PrimeField
-from gdn_ir.verify.unsupported import UnsupportedOp
+from gdn_ir.modular.algebra import Algebra, CannotDecide
+from gdn_ir.modular.element import Element, Operand
+from gdn_ir.modular.interpreter import Interpreter
+from gdn_ir.modular.one_node import OneNode
+from gdn_ir.modular.points import LOG2_BOUND, random_point, random_seed, unknowns
+from gdn_ir.modular.unsupported import UnsupportedOp
 
 Status = Literal["PROVED", "DIFFERENT", "UNDECIDED", "UNSUPPORTED"]
 
-LOG2_BOUND = -40.0
 _LEAST_TRIALS = 3
 _MOST_TRIALS = 24
 
@@ -35,7 +33,7 @@ class Verdict:
         status: PROVED equal at these shapes; DIFFERENT at a point where no hashed op has a part;
             UNDECIDED where one has; UNSUPPORTED where an op has no meaning here.
         reason: the output and index that differ, or the op; "" if PROVED.
-        shapes: of the inputs, for which alone the verdict holds.
+        shapes: of the inputs by name, for which alone the verdict holds; one entry or several.
         log2_bound: log2 of the chance that graphs which differ were called equal.
         trials: random points tried.
         seed: reproduces them.
@@ -44,17 +42,17 @@ class Verdict:
 
     status: Status
     reason: str
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: tuple[Mapping[str, tuple[int, ...]], ...]
     log2_bound: float = 0.0
     trials: int = 0
     seed: int = 0
     unified: tuple[tuple[float, float], ...] = ()
 
     def __str__(self) -> str:
-        shapes = ", ".join(f"{name} {list(shape)}" for name, shape in self.shapes.items())
         if self.status == "PROVED":
             rounded = "".join(f"; {b!r} taken for {a!r}" for a, b in self.unified)
             bound = math.ceil(self.log2_bound)
+            shapes = " and at ".join(map(_shapes_text, self.shapes))
             return f"PROVED at {shapes}; wrong with a chance below 2^{bound}{rounded}"
         return f"{self.status}: {self.reason}"
 
@@ -72,18 +70,17 @@ def prove(
         seed: of the points; drawn afresh if None, together with the prime.
     """
     if seed is None:
-        seed = secrets.randbelow(2**31)
-    field = PrimeField(SAFE_PRIMES[seed % len(SAFE_PRIMES)])
+        seed = random_seed()
     lower = {fact.value for fact in assumes if fact.property == "strictly-lower"}
-    shapes = {v.name or "": static_shape(v) or () for v in before.graph.inputs}
+    shapes = ({v.name or "": static_shape(v) or () for v in before.graph.inputs},)
     references = [OneNode(model.opset_imports) for model in (before, after)]
     total, trial = 0.0, 0
     while trial < _LEAST_TRIALS or total > LOG2_BOUND:
         if trial == _MOST_TRIALS:
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
             return Verdict("UNDECIDED", reason, shapes, total, trial, seed)
-        point = Algebra(field, seed + trial)
-        feeds = _random_point([*before.graph.inputs, *after.graph.inputs], point, lower)
+        point = random_point(seed, trial)
+        feeds = unknowns([*before.graph.inputs, *after.graph.inputs], point, lower)
         try:
             results = [
                 Interpreter(model, point, reference).run(feeds)
@@ -103,25 +100,8 @@ def prove(
     return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sorted(point.unified)))
 
 
-def _random_point(
-    inputs: Iterable[ir.Value], point: Algebra, lower: set[str]
-) -> dict[str, Operand]:
-    feeds: dict[str, Operand] = {}
-    rng = np.random.default_rng(point.seed)
-    for value in inputs:
-        name, shape = value.name or "", static_shape(value)
-        if shape is None or value.dtype is None:
-            raise ValueError(f"input '{name}' has shape {value.shape}: bind its dimensions first")
-        if name in feeds:
-            continue
-        if value.dtype.is_floating_point():
-            zero = np.zeros(shape, bool)
-            if name in lower:
-                zero |= np.triu(np.ones(shape[-2:], bool))
-            feeds[name] = point.variable(name, zero)
-        else:
-            feeds[name] = rng.integers(0, 2, shape).astype(value.dtype.numpy())
-    return feeds
+def _shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return "{" + ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items()) + "}"
 
 
 def _degree(value: Operand) -> float:

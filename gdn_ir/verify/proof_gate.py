@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from gdn_ir.pass_manager import Observer
 from gdn_ir.rewrite import Rewrite
-from gdn_ir.structural_hash import graph_digest
+from gdn_ir.structural_hash import model_digest
 from gdn_ir.verify import Evidence, VerificationFailed
-from gdn_ir.verify.proof import Verdict, prove
+from gdn_ir.verify.proof import Verdict
+from gdn_ir.verify.shapes import prove_at_shapes
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,12 @@ class ProvedRewrite:
     where: str
     pass_text: str
     verdict: Verdict
+
+    def __str__(self) -> str:
+        """For a report."""
+        if self.verdict.status == "PROVED":
+            return f"'{self.where}' ({self.pass_text}): {self.verdict}"
+        return f"not proved: '{self.where}' ({self.pass_text}): {self.verdict.reason}"
 
 
 class ProofGate(Observer):
@@ -45,12 +52,12 @@ class ProofGate(Observer):
         """Raises `VerificationFailed` for a rewrite that is not, or not provably, equal."""
         names = [value.name for value in rewrite.before.graph.inputs]
         facts = frozenset((names.index(f.value), f.property) for f in rewrite.assumes)
-        key = (graph_digest(rewrite.before.graph), graph_digest(rewrite.after.graph), facts)
+        key = (model_digest(rewrite.before), model_digest(rewrite.after), facts)
         if key in self._done:
             self.repeated += 1
             return
         start = time.perf_counter()
-        verdict = prove(rewrite.before, rewrite.after, rewrite.assumes, self._seed)
+        verdict = prove_at_shapes(rewrite.before, rewrite.after, rewrite.assumes, self._seed)
         self.seconds += time.perf_counter() - start
         self._done.add(key)
         self.verdicts.append(ProvedRewrite(rewrite.where, rewrite.pass_text, verdict))

@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from gdn_ir import model_file
+from gdn_ir import array_file, model_file
 from gdn_ir.facts import Fact
+from gdn_ir.pass_manager import run
+from gdn_ir.pipeline import parse
 from gdn_ir.rewrite import Sample
-from gdn_ir.verify import Evidence
+from gdn_ir.verify import Evidence, VerificationFailed
+from gdn_ir.verify.canonical import CanonicalCheck
 from gdn_ir.verify.numeric import RegionError, measure
-from gdn_ir.verify.proof import Verdict, prove
+from gdn_ir.verify.proof import Verdict
+from gdn_ir.verify.shapes import prove_at_shapes
+from gdn_ir.verify.structure import StructureCheck
 
-_FACTS = "about.json"
+_ABOUT = "about.json"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What both gates say about a reproducer now.
+
+    Attributes:
+        message: what the gate said when the folder was written.
+        verdict: of the proof; None where the pipeline left no valid graph to prove.
+        errors: of each output on the reproducer's inputs; empty where it has none.
+        failure: what a pass breaks when the pipeline runs again, or "".
+    """
+
+    message: str
+    verdict: Verdict | None = None
+    errors: tuple[RegionError, ...] = ()
+    failure: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether a gate still rejects it."""
+        proved = self.verdict is None or self.verdict.status == "PROVED"
+        return bool(self.failure) or not proved or not all(e.is_accepted for e in self.errors)
 
 
 def write(folder: Path, evidence: Evidence, message: str, pipeline: str) -> None:
-    """Writes before.onnx, after.onnx, pipeline.txt, about.json and, if any, inputs.npz."""
+    """Writes before.onnx, after.onnx if there is one, pipeline.txt, about.json and inputs.npz."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("before.onnx", "after.onnx", "inputs.npz"):
+        (folder / name).unlink(missing_ok=True)
     model_file.save(evidence.before, folder / "before.onnx")
-    model_file.save(evidence.after, folder / "after.onnx")
+    if evidence.after is not None:
+        model_file.save(evidence.after, folder / "after.onnx")
     (folder / "pipeline.txt").write_text(pipeline + "\n", encoding="utf-8")
     about = {
         "message": message,
@@ -29,33 +59,34 @@ def write(folder: Path, evidence: Evidence, message: str, pipeline: str) -> None
         "seed": evidence.seed,
         "assumes": [vars(fact) for fact in evidence.assumes],
     }
-    (folder / _FACTS).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     if evidence.feeds:
-        np.savez(folder / "inputs.npz", **evidence.feeds)  # type: ignore[arg-type]
+        array_file.save(folder / "inputs.npz", evidence.feeds)
 
 
-def replay(folder: Path) -> tuple[str, Verdict, list[RegionError]]:
-    """Runs both gates again on a reproducer.
-
-    Returns:
-        The message that it was written with, the verdict of the proof, and the errors on its
-        inputs (none where it has no inputs).
+def replay(folder: Path) -> Replay:
+    """Runs both gates again on a reproducer, or its pipeline where that left no valid graph.
 
     Raises:
         ValueError: the folder is no reproducer.
     """
     try:
-        about = json.loads((folder / _FACTS).read_text("utf-8"))
+        about = json.loads((folder / _ABOUT).read_text("utf-8"))
         assumes = [Fact(**fact) for fact in about["assumes"]]
         message, seed, pass_text = about["message"], about["seed"], about["pass"]
+        passes = parse((folder / "pipeline.txt").read_text("utf-8").strip())
     except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{folder} is no reproducer folder: {error}") from None
     before = model_file.load(folder / "before.onnx")
+    if not (folder / "after.onnx").exists():
+        try:
+            run(before, passes, [StructureCheck(), CanonicalCheck()])
+        except VerificationFailed as failure:
+            return Replay(message, failure=str(failure))
+        return Replay(message)
     after = model_file.load(folder / "after.onnx")
-    verdict = prove(before, after, assumes, seed)
-    errors = []
+    errors: list[RegionError] = []
     if (folder / "inputs.npz").exists():
-        with np.load(folder / "inputs.npz", allow_pickle=False) as feeds:
-            sample = Sample("the reproducer's inputs", dict(feeds))
+        sample = Sample("the reproducer's inputs", array_file.load(folder / "inputs.npz"))
         errors = [e for _, found in measure(before, after, [sample], pass_text) for e in found]
-    return message, verdict, errors
+    return Replay(message, prove_at_shapes(before, after, assumes, seed), tuple(errors))

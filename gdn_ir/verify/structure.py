@@ -23,37 +23,37 @@ def defects(model: ir.Model) -> list[str]:
     """What is wrong with the model's structure, an empty list if nothing is."""
     seen: set[ir.Node] = set()
     graphs = [model.graph, *(function.graph for function in model.functions.values())]
-    return [defect for graph in graphs for defect in _scope_defects(graph, set(), set(), seen)]
+    return [defect for graph in graphs for defect in _scope_defects(graph, {}, seen)]
 
 
-def _scope_defects(
-    graph: ir.Graph, outer: set[ir.Value], outer_names: set[str], seen: set[ir.Node]
-) -> list[str]:
-    """Walks a scope in order; `outer` values may be used, `outer_names` may not be made again.
+def _scope_defects(graph: ir.Graph, outer: dict[str, ir.Value], seen: set[ir.Node]) -> list[str]:
+    """Walks a scope in order; `outer` values, by name, may be used and may not be made again.
 
-    Two bodies may use one name, and a body's inputs and initializers may shadow an outer name, as
-    onnx's checker and ONNX Runtime have it.
+    Two bodies may use one name, and a body's inputs and initializers may hide an outer name, as
+    onnx's checker and ONNX Runtime have it; what they hide cannot be used there.
     """
     found: list[str] = []
     here: set[ir.Value] = set()
+    visible = dict(outer)
     names: set[str] = set()
     uses: dict[ir.Value, set[tuple[ir.Node, int]]] = {}
 
-    def define(value: ir.Value, what: str, taken: set[str]) -> None:
+    def define(value: ir.Value, what: str, *, may_hide: bool) -> None:
         if not value.name:
             found.append(f"{what} has no name")
-        elif value.name in names or value.name in taken:
+        elif value.name in names or (value.name in outer and not may_hide):
             found.append(f"{what} '{value.name}' is defined twice")
         names.add(value.name or "")
         here.add(value)
+        visible[value.name or ""] = value
 
     for value in graph.inputs:
-        define(value, "input", set())
+        define(value, "input", may_hide=True)
     for name, value in graph.initializers.items():
         if name != value.name:
             found.append(f"initializer '{value.name}' is registered as '{name}'")
         if value not in here:
-            define(value, "initializer", set())
+            define(value, "initializer", may_hide=True)
         if value.const_value is None and not value.is_graph_input():
             found.append(f"initializer '{name}' holds nothing")
     for node in graph:
@@ -63,7 +63,7 @@ def _scope_defects(
         for index, operand in enumerate(node.inputs):
             if operand is None:
                 continue
-            if operand not in here and operand not in outer:
+            if visible.get(operand.name or "") is not operand:
                 found.append(
                     f"node '{node.name}' uses '{operand.name}', which is not defined before it"
                 )
@@ -72,12 +72,12 @@ def _scope_defects(
             if (node, index) not in uses[operand]:
                 found.append(f"'{operand.name}' does not know its use by '{node.name}'")
         for body in bodies(node):
-            found += _scope_defects(body, outer | here, outer_names | names, seen)
+            found += _scope_defects(body, visible, seen)
         for value in node.outputs:
             if value.producer() is not node:
                 found.append(f"'{value.name}' does not know that '{node.name}' makes it")
             if value.name or value.uses():
-                define(value, "value", outer_names)
+                define(value, "value", may_hide=False)
     for value in graph.outputs:
         if value not in here:
             found.append(f"output '{value.name}' is not defined in its own scope")

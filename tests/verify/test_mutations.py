@@ -6,13 +6,13 @@ a true no-op: equal to the original in float64 on inputs of several kinds.
 
 import numpy as np
 import pytest
+from mutations import mutations
 
 from gdn_ir.evaluate import evaluate
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.models.reference import adversarial_inputs
 from gdn_ir.optimizer import optimize
 from gdn_ir.verify.proof import prove
-from mutations import mutations
 
 _SMALL = {"heads": 1, "head_dim": 4, "chunk": 8}
 _INVERSE = "exp-mask,parallel-inverse{{{}}},scatter-to-concat,flatten-matmul,fold-constants,cse,dce"

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-
 from fixture_files import load_fixture
+
 from gdn_ir import pipeline
 from gdn_ir.facts import Fact
 from gdn_ir.models.baseline import build_unrolled
@@ -93,7 +93,7 @@ def test_an_unknown_op_is_named(op):
 
 
 def test_minus_infinity_masks_and_is_never_guessed_at():
-    mask = 'm = Constant<value = float[3,3] {0, -inf, -inf, 0, 0, -inf, 0, 0, 0}>() '
+    mask = "m = Constant<value = float[3,3] {0, -inf, -inf, 0, 0, -inf, 0, 0, 0}>() "
     before = mask + "a = Add(x, m) z = Exp(a)"
     after = "e = Exp(x) k = Constant<value_int = 0>() z = Trilu<upper = 0>(e, k)"
     assert prove(model(before), model(after)).status == "PROVED"
@@ -104,7 +104,10 @@ def test_minus_infinity_masks_and_is_never_guessed_at():
 
 def test_constants_a_rounding_apart_are_one_and_reported():
     up = float(np.nextafter(np.float32(0.1), np.float32(1)))
-    texts = [f"c = Constant<value_float = {value!r}>() z = Mul(x, c)" for value in (float(np.float32(0.1)), up, 0.11)]
+    texts = [
+        f"c = Constant<value_float = {value!r}>() z = Mul(x, c)"
+        for value in (float(np.float32(0.1)), up, 0.11)
+    ]
     near = prove(model(texts[0]), model(texts[1]))
     assert near.status == "PROVED"
     assert near.unified == ((float(np.float32(0.1)), up),)
@@ -140,12 +143,20 @@ def test_facts_are_assumed():
 def test_loops_scans_and_branches_run():
     body = "b (int64 i, bool c, float[3,3] s) => (bool d, float[3,3] t) { d = Identity(c) t = MatMul(s, x) }"
     loop = f"n = Constant<value_int = 3>() k = Cast<to = 9>(n) z = Loop<body = {body}>(n, k, y)"
-    assert prove(model(loop), model("a = MatMul(y, x) b = MatMul(a, x) z = MatMul(b, x)")).status == "PROVED"
+    assert (
+        prove(model(loop), model("a = MatMul(y, x) b = MatMul(a, x) z = MatMul(b, x)")).status
+        == "PROVED"
+    )
     assert prove(model(loop), model("a = MatMul(y, x) z = MatMul(a, x)")).status == "DIFFERENT"
-    step = "b (float[3] s, float[3] r) => (float[3] t, float[3] u) { t = Add(s, r) u = Identity(t) }"
+    step = (
+        "b (float[3] s, float[3] r) => (float[3] t, float[3] u) { t = Add(s, r) u = Identity(t) }"
+    )
     scan = f"k = Constant<value_int = 0>() f = Gather(y, k) m = Mul(f, n0) last, z = Scan<num_scan_inputs = 1, body = {step}>(m, x)"
     zero = "n0 = Constant<value_float = 0.0>() "
-    assert prove(model(zero + scan), model("k = Constant<value_int = 0>() z = CumSum(x, k)")).status == "PROVED"
+    assert (
+        prove(model(zero + scan), model("k = Constant<value_int = 0>() z = CumSum(x, k)")).status
+        == "PROVED"
+    )
     branch = "n = Constant<value_int = 1>() c = Cast<to = 9>(n) z = If<then_branch = t () => (float[3,3] a) { a = Add(x, y) }, else_branch = e () => (float[3,3] b) { b = Sub(x, y) }>(c)"
     assert prove(model(branch), model("z = Add(y, x)")).status == "PROVED"
 

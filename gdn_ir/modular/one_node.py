@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from gdn_ir.evaluate import Array, ScatterElements
+from gdn_ir.modular.unsupported import UnsupportedOp
 
 
 class OneNode:
@@ -21,13 +22,21 @@ class OneNode:
         self._evaluators: dict[ir.Node, ReferenceEvaluator] = {}
 
     def __call__(self, node: ir.Node, operands: Sequence[Any]) -> list[Array]:
-        """The node's outputs for these operands, None for those that are absent."""
+        """The node's outputs for these operands, None for those that are absent.
+
+        Raises:
+            UnsupportedOp: the reference evaluator lacks the op, or rejects the operands.
+        """
         present = tuple(operand is not None for operand in operands)
-        if node not in self._evaluators:
-            self._evaluators[node] = self._evaluator(node, present)
         feeds = {f"x{i}": x for i, x in enumerate(operands) if x is not None}
-        with np.errstate(all="ignore"):
-            outputs = self._evaluators[node].run(None, feeds)
+        try:
+            if node not in self._evaluators:
+                self._evaluators[node] = self._evaluator(node, present)
+            with np.errstate(all="ignore"):
+                outputs = self._evaluators[node].run(None, feeds)
+        except Exception as error:
+            # Whatever it raises, it has no meaning for this node.
+            raise UnsupportedOp(node, str(error)) from error
         return [np.asarray(output) for output in outputs]
 
     def _evaluator(self, node: ir.Node, present: Sequence[bool]) -> ReferenceEvaluator:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdn_ir.verify.prime_field import SAFE_PRIMES, PrimeField, mix
+from gdn_ir.modular.prime_field import SAFE_PRIMES, PrimeField, mix
 
 
 def is_prime(n: int) -> bool:
@@ -40,7 +40,13 @@ def test_w_has_order_q(p):
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [((3, 70), (70, 5)), ((2, 4, 33), (2, 33, 2)), ((33,), (33, 2)), ((5, 64), (64,)), ((2, 0), (0, 3))],
+    [
+        ((3, 70), (70, 5)),
+        ((2, 4, 33), (2, 33, 2)),
+        ((33,), (33, 2)),
+        ((5, 64), (64,)),
+        ((2, 0), (0, 3)),
+    ],
 )
 def test_matmul_is_exact(left, right):
     field = PrimeField(SAFE_PRIMES[0])
@@ -76,6 +82,8 @@ def test_embed_is_exact(x):
 
 def test_mix_tells_order_key_and_value_apart():
     one, two = np.array([1]), np.array([2])
-    hashes = {int(mix(*parts)[0]) for parts in [(7, one, two), (7, two, one), (8, one, two), (7, one)]}
+    hashes = {
+        int(mix(*parts)[0]) for parts in [(7, one, two), (7, two, one), (8, one, two), (7, one)]
+    }
     assert len(hashes) == 4
     assert np.unique(mix(3, np.arange(10_000))).size == 10_000

@@ -12,15 +12,23 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
-from gdn_ir.graph_view import is_deterministic, is_onnx
-from gdn_ir.verify import arithmetic
-from gdn_ir.verify.algebra import Algebra
-from gdn_ir.verify.element import Element, Operand, map_together
-from gdn_ir.verify.moves import is_move, move
-from gdn_ir.verify.one_node import OneNode
-from gdn_ir.verify.unsupported import UnsupportedOp
+from gdn_ir.graph_view import bodies, is_deterministic, is_onnx
+from gdn_ir.modular import arithmetic
+from gdn_ir.modular.algebra import Algebra
+from gdn_ir.modular.element import Element, Operand, map_together
+from gdn_ir.modular.moves import is_move, move
+from gdn_ir.modular.one_node import OneNode
+from gdn_ir.modular.unsupported import UnsupportedOp
+from gdn_ir.region import is_constant
 
 _MOST_TRIPS = 1_000_000
+
+
+def is_exact(node: ir.Node) -> bool:
+    """Whether the op means here what it means over the reals; unknown and hashed ops do not."""
+    if node.op_type == "Where" and not (node.inputs[0] and is_constant(node.inputs[0])):
+        return False
+    return is_onnx(node) and (is_move(node) or arithmetic.is_exact(node) or any(bodies(node)))
 
 
 class Interpreter:

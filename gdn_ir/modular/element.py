@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gdn_ir.evaluate import Array
-from gdn_ir.verify.prime_field import Residues
+from gdn_ir.modular.prime_field import Residues
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
-from gdn_ir.verify.algebra import Algebra
-from gdn_ir.verify.element import Element, Operand, map_together
-from gdn_ir.verify.unsupported import UnsupportedOp
+from gdn_ir.modular.algebra import Algebra
+from gdn_ir.modular.element import Element, Operand, map_together
+from gdn_ir.modular.unsupported import UnsupportedOp
 
 # Functions of each element that are no polynomials: hashed.
 _HASHED = frozenset({

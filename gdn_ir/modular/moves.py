@@ -1,17 +1,17 @@
-"""Ops that only move elements: run by onnx's reference evaluator on each array of an element."""
+"""Ops that only move elements: run by onnx's reference evaluator on the positions of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
-from gdn_ir.verify.algebra import Algebra
-from gdn_ir.verify.element import Element, Operand, map_together
-from gdn_ir.verify.one_node import OneNode
-from gdn_ir.verify.unsupported import UnsupportedOp
+from gdn_ir.modular.algebra import Algebra
+from gdn_ir.modular.element import Element, Operand, map_together
+from gdn_ir.modular.one_node import OneNode
+from gdn_ir.modular.unsupported import UnsupportedOp
 
 # The data inputs of each op; its other inputs say where to, and must be known.
 MOVES: dict[str, tuple[int, ...]] = {
@@ -53,14 +53,18 @@ def move(
         operands[2] = np.zeros(())  # must be an element's zero: of degree -inf, say
         data.append(2)
     elements = [algebra.lift(x) for i in data if (x := operands[i]) is not None]
+    # The node moves the positions once, and all arrays of the elements follow them.
+    start = 0
+    for position, element in zip(data, elements, strict=True):
+        size = element.residue.size
+        operands[position] = np.arange(start, start + size).reshape(element.shape)
+        start += size
+    return [_follow(elements, positions) for positions in reference(node, operands)]
 
-    def output(index: int) -> Callable[..., Array]:
-        def apply(*arrays: Array) -> Array:
-            full = list(operands)
-            for position, array in zip(data, arrays, strict=True):
-                full[position] = array
-            return reference(node, full)[index]
 
-        return apply
+def _follow(elements: Sequence[Element], positions: Array) -> Element:
+    def gather(*arrays: Array) -> Array:
+        flat = [array.reshape(-1) for array in arrays]
+        return np.asarray((flat[0] if len(flat) == 1 else np.concatenate(flat))[positions])
 
-    return [map_together(elements, output(index)) for index in range(len(node.outputs))]
+    return map_together(elements, gather)

@@ -18,8 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from gdn_ir.evaluate import Array
-from gdn_ir.verify.element import HASHED, Bools, Element, Operand
-from gdn_ir.verify.prime_field import PrimeField, Residues, mix
+from gdn_ir.modular.element import HASHED, Bools, Element, Operand
+from gdn_ir.modular.prime_field import PrimeField, Residues, mix
 
 _MOST_CONSTANTS = 4096
 

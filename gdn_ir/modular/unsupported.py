@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gdn_ir.graph_view import is_onnx
-from gdn_ir.verify.algebra import CannotDecide
+from gdn_ir.modular.algebra import CannotDecide
 
 
 class UnsupportedOp(CannotDecide):

@@ -1,0 +1,165 @@
+"""`gdn-ir verify`: both gates on any two models, or again on what a gate rejected."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gdn_ir import model_file
+from gdn_ir.cli.printing import print_json, print_line, print_table
+from gdn_ir.verify import VerificationFailed, reproducer
+from gdn_ir.verify.equivalence import EQUAL_BY_HASH
+from gdn_ir.verify.numeric import RegionError
+from gdn_ir.verify.proof import Verdict
+from gdn_ir.verify.two_models import AtShape, verify_models
+
+
+class Gates(str, Enum):
+    """Which gates to run, and whether the proof must decide."""
+
+    FULL = "full"
+    PROOF = "proof"
+    NUMERIC = "numeric"
+
+
+def command(
+    before: Annotated[Path | None, typer.Argument(help="The model taken to be right.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The model to check against it.")] = None,
+    verify: Annotated[
+        Gates,
+        typer.Option(
+            help="full: prove and run, and accept what runs alike where a proof cannot decide; "
+            "proof: prove only; numeric: run only."
+        ),
+    ] = Gates.FULL,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the proof's random points; default: a fresh one.")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="A reproducer folder to run again instead.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that two models of one interface compute the same."""
+    if replay is not None:
+        if before is not None:
+            raise typer.BadParameter("--replay takes no models: the folder holds them")
+        _replay(replay, as_json)
+        return
+    if before is None or after is None:
+        raise typer.BadParameter("name two models, or a folder with --replay")
+    found = list(
+        verify_models(
+            model_file.load(before),
+            model_file.load(after),
+            proof=verify is not Gates.NUMERIC,
+            numeric=verify is not Gates.PROOF,
+            seed=seed,
+        )
+    )
+    if as_json:
+        print_json({"before": str(before), "after": str(after), "shapes": list(map(_json, found))})
+    else:
+        for at_shape in found:
+            _print(at_shape)
+    failures = [text for at in found for text in _failures(at, strict=verify is Gates.PROOF)]
+    if failures:
+        raise VerificationFailed(f"{after} is not {before}: {failures[0]}")
+
+
+def _failures(at: AtShape, *, strict: bool) -> list[str]:
+    accepted = {"PROVED"} if strict else {"PROVED", "UNDECIDED", "UNSUPPORTED"}
+    where = "".join(f" with {name}={size}" for name, size in at.sizes.items())
+    found = []
+    if at.comparison is not None:
+        for name, verdict in at.comparison.outputs.items():
+            if isinstance(verdict, Verdict) and verdict.status not in accepted:
+                found.append(f"output '{name}'{where} is {verdict}; --seed {verdict.seed}")
+    return found + [_complaint(error) + where for error in at.errors if not error.is_accepted]
+
+
+def _complaint(error: RegionError) -> str:
+    if error.after <= error.limit:
+        return f"'{error.where}' on {error.sample}: NaN or infinities stand in other places"
+    return (
+        f"'{error.where}' on {error.sample}: an error of {error.after:.1e} of scale; "
+        f"{error.before:.1e} is that of the first model"
+    )
+
+
+def _print(at: AtShape) -> None:
+    if at.sizes:
+        print_line("with " + ", ".join(f"{name}={size}" for name, size in at.sizes.items()))
+    if at.comparison is not None:
+        inner = at.comparison.proved
+        for name, verdict in at.comparison.outputs.items():
+            print_line(f"output '{name}': {_verdict_text(verdict, bool(inner))}")
+        for name, verdict in inner.items():
+            print_line(f"  on the way '{name}': {verdict}")
+    if at.errors:
+        print_table(
+            "Largest error against the first model in float64, relative to the largest output",
+            ["output", "inputs", "first", "second", "at most", ""],
+            [
+                [e.where, e.sample, f"{e.before:.1e}", f"{e.after:.1e}", f"{e.limit:.1e}",
+                 "" if e.is_accepted else "too much"]
+                for e in at.errors
+            ],
+        )  # fmt: skip
+    for note in at.notes:
+        print_line(f"numeric gate: {note}")
+
+
+def _verdict_text(verdict: Verdict | str, proved_inside: bool) -> str:
+    if verdict == EQUAL_BY_HASH:
+        return EQUAL_BY_HASH + (", given the proofs below" if proved_inside else "")
+    if isinstance(verdict, Verdict) and verdict.status in ("UNDECIDED", "UNSUPPORTED"):
+        return f"not proved: {verdict}"
+    return str(verdict)
+
+
+def _json(at: AtShape) -> dict[str, Any]:
+    comparison = at.comparison
+    return {
+        "sizes": dict(at.sizes),
+        "outputs": {}
+        if comparison is None
+        else {n: _plain(v) for n, v in comparison.outputs.items()},
+        "proved_inside": {}
+        if comparison is None
+        else {n: _plain(v) for n, v in comparison.proved.items()},
+        "errors": [{**vars(error), "accepted": error.is_accepted} for error in at.errors],
+        "notes": at.notes,
+    }
+
+
+def _plain(verdict: Verdict | str) -> Any:
+    return vars(verdict) if isinstance(verdict, Verdict) else verdict
+
+
+def _replay(folder: Path, as_json: bool) -> None:
+    found = reproducer.replay(folder)
+    if as_json:
+        print_json({
+            "message": found.message,
+            "proof": None if found.verdict is None else vars(found.verdict),
+            "errors": [{**vars(error), "accepted": error.is_accepted} for error in found.errors],
+            "failure": found.failure,
+        })  # fmt: skip
+    else:
+        print_line(f"written with: {found.message}")
+        if found.verdict is not None:
+            print_line(f"proof: {found.verdict}")
+        for error in found.errors:
+            state = "accepted" if error.is_accepted else "rejected"
+            print_line(
+                f"numeric gate: '{error.where}': {error.before:.1e} before, "
+                f"{error.after:.1e} after, at most {error.limit:.1e}: {state}"
+            )
+    if found.fails:
+        raise VerificationFailed(f"{folder} still fails: {found.failure or found.message}")
+    if not as_json:
+        print_line("it passes now")

@@ -1,0 +1,91 @@
+"""Shapes to prove at: a verdict holds for numbers, so dimensions without one get several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from gdn_ir.facts import Fact
+from gdn_ir.graph_view import scopes
+from gdn_ir.modular.points import random_seed
+from gdn_ir.verify.proof import Verdict, prove
+
+# Around the chunk of 64 that all published models use: one token, ragged, full, one over, several.
+LENGTHS = (1, 63, 64, 65, 128)
+
+Sizes = Mapping[str, int]
+
+
+def symbols(model: ir.Model) -> list[str]:
+    """The dimensions of the model's inputs that have no number, by name, each once.
+
+    A dimension without a name is called by its position: what is axis 1 of one input is most
+    likely that of the others.
+    """
+    found: dict[str, None] = {}
+    for value in model.graph.inputs:
+        for axis, size in enumerate(value.shape or ()):
+            if not isinstance(size, int):
+                found[_symbol(size, axis)] = None
+    return list(found)
+
+
+def _symbol(size: ir.SymbolicDim, axis: int) -> str:
+    return size.value if size.value is not None else f"?{axis}"
+
+
+def choices(names: Iterable[str]) -> Iterator[Sizes]:
+    """Sizes for dimensions: each takes all `LENGTHS` in turn while the others are small."""
+    small = {name: 2 + index for index, name in enumerate(names)}
+    if not small:
+        yield {}
+    for name in small:
+        for length in LENGTHS:
+            yield {**small, name: length}
+
+
+def bind(model: ir.Model, sizes: Sizes) -> ir.Model:
+    """The model with inputs of these sizes; a copy, without the shapes that depend on them."""
+    if not sizes:
+        return model
+    copy = model.clone()
+    for value in copy.graph.inputs:
+        if value.shape is None or value.shape.is_static():
+            continue
+        value.shape = ir.Shape(
+            size if isinstance(size, int) else sizes.get(_symbol(size, axis), size)
+            for axis, size in enumerate(value.shape)
+        )
+    for graph in scopes(copy):
+        for node in graph:
+            for value in node.outputs:
+                if value.shape is not None and not value.shape.is_static():
+                    value.shape = None
+    return copy
+
+
+def prove_at_shapes(
+    before: ir.Model, after: ir.Model, assumes: Iterable[Fact] = (), seed: int | None = None
+) -> Verdict:
+    """`prove` at the shapes that the models have, or at several where those can vary."""
+    names = symbols(before)
+    if not names:
+        return prove(before, after, assumes, seed)
+    assumes = tuple(assumes)
+    seed = random_seed() if seed is None else seed
+    proved: list[Verdict] = []
+    for sizes in choices(names):
+        verdict = prove(bind(before, sizes), bind(after, sizes), assumes, seed)
+        if verdict.status != "PROVED":
+            return verdict
+        proved.append(verdict)
+    return replace(
+        proved[0],
+        shapes=tuple(shapes for verdict in proved for shapes in verdict.shapes),
+        # The chances add up.
+        log2_bound=max(verdict.log2_bound for verdict in proved) + math.log2(len(proved)),
+        unified=tuple(sorted({pair for verdict in proved for pair in verdict.unified})),
+    )

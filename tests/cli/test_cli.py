@@ -1,0 +1,692 @@
+"""The command line as a user meets it: what it prints, what it writes, what it exits with."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from fixture_files import fixture_bytes
+from onnx_text import model_of, ops_of, proto_of, value_of
+
+import gdn_ir
+from gdn_ir import runtime
+from gdn_ir.cli import demo, exit_code, printing
+from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.region import Region
+
+SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
+ADD = "g (float[2] x, float[2] w) => (float[2] y) { y = Add (x, w) }"
+NEG = "g (float[2] x) => (float[2] y) { y = Neg (x) }"
+
+
+class Result:
+    """What a command left: its exit code and what it printed."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self):
+        """Standard output as JSON, in which NaN and Infinity are errors."""
+
+        def refuse(constant):
+            raise AssertionError(f"{constant} is not JSON")
+
+        assert self.code == 0, self.err
+        return json.loads(self.out, parse_constant=refuse)
+
+    def fails(self, code, *words):
+        """Asserts one line on standard error that has these words, and nothing else."""
+        assert (self.code, self.out) == (code, "")
+        assert self.err.startswith("error: ")
+        assert self.err.count("\n") == 1
+        assert "Traceback" not in self.err
+        for word in words:
+            assert word in self.err
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capsys):
+    """`cli("optimize m.onnx -o o.onnx", more, ...)` runs a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(line, *more):
+        code = exit_code([*shlex.split(line), *map(str, more)])
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a model, ONNX text or bytes to a file of the folder."""
+
+    def to(name, content):
+        if isinstance(content, ir.Model):
+            content = ir.to_proto(content)
+        elif isinstance(content, str):
+            content = proto_of(content)
+        if isinstance(content, onnx.ModelProto):
+            content = content.SerializeToString()
+        (tmp_path / name).write_bytes(content)
+
+    return to
+
+
+@pytest.fixture(scope="module")
+def baseline():
+    return build_unrolled(**SIZE)
+
+
+@pytest.fixture(scope="module")
+def bare_inverse(baseline):
+    """The inverse of a bare input: nothing above it says that it is strictly lower."""
+    region = Region.between([value_of(baseline, "A")], [value_of(baseline, "inverse")])
+    return region.to_model(baseline)
+
+
+@pytest.fixture(scope="module")
+def long_chunk():
+    """A chunk in which the doubling series loses all digits in float32."""
+    return build_unrolled(seq=64, chunk=64, heads=1, head_dim=8)
+
+
+# --- The command itself ---------------------------------------------------------------------------
+
+
+def test_without_a_command_it_prints_help(cli):
+    for line in ("", "--help", "-h"):
+        result = cli(line)
+        assert result.code == 0
+        for command in ("demo", "build", "inspect", "optimize", "run", "passes"):
+            assert command in result.out
+
+
+@pytest.mark.parametrize("command", ["demo", "build", "inspect", "optimize", "run", "passes"])
+def test_every_command_has_help(cli, command):
+    result = cli(f"{command} --help")
+    assert result.code == 0
+    assert "--json" in result.out
+
+
+def test_version(cli):
+    assert cli("--version").out == f"gdn-ir {gdn_ir.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("optimise m.onnx", "optimise"),
+        ("optimize", "model"),
+        ("optimize m.onnx", "--output"),
+        ("optimize m.onnx -o", "-o"),
+        ("optimize m.onnx -o o.onnx --verify most", "most"),
+        ("optimize m.onnx -o o.onnx --quick", "--quick"),
+        ("inspect", "model"),
+        ("inspect a.onnx b.onnx", "b.onnx"),
+        ("run", "model"),
+        ("run m.onnx --seed one", "--seed"),
+        ("build", "--output"),
+        ("build -o b.onnx --mask zero", "zero"),
+        ("build -o b.onnx --seq many", "--seq"),
+    ],
+)
+def test_bad_usage(cli, write, tmp_path, line, word):
+    write("m.onnx", NEG)
+    cli(line).fails(2, word)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (KeyError("lost"), 4, ["internal error (KeyError: 'lost')", "--debug before the command"]),
+        (MemoryError(), 3, ["out of memory"]),
+        (ValueError("two\nlines"), 2, ["error: two lines\n"]),
+        (gdn_ir.VerificationFailed("pass 'p'"), 1, ["error: pass 'p'\n"]),
+        (PermissionError(13, "Permission denied", "m.onnx"), 2, ["Permission denied: 'm.onnx'"]),
+    ],
+)
+def test_errors_have_codes_and_one_line(cli, monkeypatch, error, code, words):
+    def load(path):
+        raise error
+
+    monkeypatch.setattr(gdn_ir.model_file, "load", load)
+    cli("inspect m.onnx").fails(code, *words)
+
+
+def test_debug_prints_the_traceback_of_a_bug(cli, monkeypatch):
+    def load(path):
+        raise KeyError("lost")
+
+    monkeypatch.setattr(gdn_ir.model_file, "load", load)
+    result = cli("--debug inspect m.onnx")
+    assert result.code == 4
+    assert "Traceback (most recent call last)" in result.err
+    assert result.err.splitlines()[-1].startswith("error: internal error (KeyError")
+
+
+def test_an_interrupt_ends_it_quietly(cli, monkeypatch):
+    def load(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gdn_ir.model_file, "load", load)
+    result = cli("inspect m.onnx")
+    assert (result.code, result.out, result.err.strip()) == (130, "", "")
+
+
+def test_as_a_process(tmp_path):
+    command = [sys.executable, "-m", "gdn_ir", "inspect", "none.onnx"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert (
+        done.stderr == "error: cannot read none.onnx: No such file or directory; check the path\n"
+    )
+
+
+# --- build ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", {}),
+        ("--form unrolled", {}),
+        ("--mask fill-inf", {"mask": "fill-inf"}),
+        ("--mask fill-zero", {"mask": "fill-zero"}),
+        ("--batch 2", {"batch": 2}),
+        ("--seq 11", {"seq": 11}),
+        ("--heads 4", {"heads": 4}),
+        ("--key-heads 1", {"key_heads": 1}),
+        ("--head-dim 4", {"head_dim": 4}),
+        ("--value-dim 4", {"value_dim": 4}),
+        ("--chunk 6", {"chunk": 6}),
+        ("--state", {"state": True}),
+        ("--l2norm", {"l2norm": True}),
+        ("--dtype float16", {"dtype": "float16"}),
+    ],
+)
+def test_build(cli, tmp_path, options, arguments):
+    result = cli(f"build -o b.onnx --seq 24 --chunk 8 --heads 2 --head-dim 8 {options}")
+    expected = build_unrolled(**SIZE | arguments)
+    assert result.code == 0, result.err
+    assert result.out == f"wrote b.onnx: {len(expected.graph)} nodes\n"
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+
+
+def test_build_as_json(cli):
+    found = cli("build --output b.onnx --seq 8 --chunk 8 --heads 1 --head-dim 4 --json").json
+    assert found["output"] == "b.onnx"
+    assert found["nodes"] == len(ir.load("b.onnx").graph)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("-o b.onnx --seq 0", ["seq is 0; it must be an integer >= 1"]),
+        ("-o b.onnx --heads 3 --key-heads 2", ["multiple of", "2"]),
+        ("-o b.onnx --chunk 1", ["chunk is 1"]),
+        ("-o none/b.onnx --seq 8", ["cannot write none/b.onnx: there is no folder"]),
+        ("-o . --seq 8", ["is a folder"]),
+    ],
+)
+def test_what_cannot_be_built(cli, tmp_path, options, words):
+    cli(f"build {options}").fails(2, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- inspect --------------------------------------------------------------------------------------
+
+
+def test_inspect_an_export(cli, write):
+    write("m.onnx", fixture_bytes("hf_fill_inf"))
+    result = cli("inspect m.onnx")
+    assert result.code == 0
+    first, *lines = result.out.splitlines()
+    assert first.startswith("m.onnx: opset 20, 965 nodes, ")
+    assert "  input q float[1,128,2,32]" in lines
+    assert "  output final_state float[1,2,32,32]" in lines
+    assert "row-by-row inverse of [1, 2, 2, 64, 64], 63 serial steps" in result.out
+    assert "target portable: has every op" in lines
+
+
+def test_inspect_as_json(cli, write, baseline):
+    write("m.onnx", baseline)
+    found = cli("inspect m.onnx --json").json
+    assert (found["model"], found["opset"], found["nodes"]) == ("m.onnx", 20, len(baseline.graph))
+    assert found["inputs"][0] == {"name": "q", "type": "float", "shape": "[1,24,2,8]"}
+    assert [output["name"] for output in found["outputs"]] == ["o"]
+    assert sum(found["ops"].values()) == found["nodes"]
+    by_place = {region["where"]: region for region in found["regions"]}
+    inverse = by_place["inverse"]
+    assert inverse["pass"].startswith("parallel-inverse")
+    assert inverse["nodes_before"] > inverse["nodes_after"]
+    assert inverse["assumes"]
+    assert found["targets"]["portable"] == []
+
+
+def test_inspect_a_model_without_a_gdn(cli, write):
+    write("m.onnx", NEG)
+    result = cli("inspect m.onnx")
+    assert "no region of a gated delta rule found" in result.out
+    found = cli("inspect m.onnx --json").json
+    assert (found["regions"], found["declined"], found["serial_steps"]) == ([], [], 1)
+
+
+def test_inspect_says_what_a_target_lacks(cli, write):
+    imports = '<ir_version: 10, opset_import: ["": 20, "c": 1]>'
+    write("m.onnx", f"{imports} g (float[2] x) => (float[2] y) {{ y = c.Foo (x) }}")
+    assert "target portable: lacks c::Foo" in cli("inspect m.onnx").out
+    assert cli("inspect m.onnx --json").json["targets"]["portable"] == ["c::Foo"]
+
+
+def test_inspect_says_what_is_left_alone(cli, write, bare_inverse):
+    write("m.onnx", bare_inverse)
+    out = cli("inspect m.onnx").out
+    assert "declined by parallel-inverse: 'inverse': A is not known to be strictly lower" in out
+    assert "--assume A:strictly-lower" in out
+
+
+# --- optimize -------------------------------------------------------------------------------------
+
+
+def test_optimize(cli, write, baseline):
+    write("m.onnx", baseline)
+    result = cli("optimize m.onnx -o o.onnx")
+    assert (result.code, result.err) == (0, "")
+    for words in (
+        "parallel-inverse: row-by-row inverse of [1, 2, 3, 8, 8], 7 serial steps; ",
+        "nodes ('inverse')",
+        "  assumes 'A' strictly lower (whatever ",
+        "numeric gate: passed on ",
+        "whole model: outputs within ",
+    ):
+        assert words in result.out
+    assert result.out.endswith("wrote o.onnx\n")
+    feeds = runtime.random_inputs(baseline)
+    (old,), (new,) = runtime.run("m.onnx", feeds), runtime.run("o.onnx", feeds)
+    np.testing.assert_allclose(new, old, atol=1e-6 * np.abs(old).max())
+    assert "ScatterND" not in ops_of(gdn_ir.load("o.onnx").graph)
+
+
+def test_optimize_as_json(cli, write, baseline):
+    write("m.onnx", baseline)
+    found = cli(
+        "optimize m.onnx -o o.onnx --passes exp-mask,parallel-inverse{leaf=4},dce --json"
+    ).json
+    assert found["output"] == "o.onnx"
+    assert found["pipeline"] == "exp-mask,parallel-inverse{leaf=4},dce"
+    assert [record["pass"] for record in found["passes"]] == found["pipeline"].split(",")
+    assert found["passes"][1]["rewrites"][0]["where"] == "inverse"
+    assert found["passes"][2]["nodes_after"] == len(gdn_ir.load("o.onnx").graph)
+    assert found["whole_model"][0]["output"] == "o"
+    assert found["warnings"] == []
+
+
+def test_optimize_for_a_target_and_dump(cli, write, baseline, tmp_path):
+    write("m.onnx", baseline)
+    assert (
+        cli("optimize m.onnx -o o.onnx --target portable --dump d/e --verify structure").code == 0
+    )
+    dumps = sorted((tmp_path / "d/e").iterdir())
+    assert dumps[0].name == "000-input.onnx"
+    assert dumps[-1].name.endswith("-dce.onnx")
+    assert ops_of(gdn_ir.load(dumps[-1]).graph) == ops_of(gdn_ir.load("o.onnx").graph)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("optimize none.onnx -o o.onnx", ["cannot read none.onnx: No such file"]),
+        ("optimize text.onnx -o o.onnx", ["cannot read text.onnx: not an ONNX protobuf"]),
+        ("optimize empty.onnx -o o.onnx", ["cannot read empty.onnx: not an ONNX model (empty)"]),
+        ("optimize . -o o.onnx", ["cannot read .: it is a folder"]),
+        ("optimize m.onnx -o o.onnx --passes ded", ["no pass 'ded'; did you mean 'dce'?"]),
+        ("optimize m.onnx -o o.onnx --passes dce,", ["ends in a comma"]),
+        (
+            "optimize m.onnx -o o.onnx --passes parallel-inverse{leav=8}",
+            ["pass 'parallel-inverse' has no option 'leav'; did you mean 'leaf'?"],
+        ),
+        ("optimize m.onnx -o o.onnx --target npu2", ["no target 'npu2'; did you mean '"]),
+        ("optimize m.onnx -o o.onnx --target portable --passes dce", ["exclude each other"]),
+        ("optimize m.onnx -o o.onnx --assume x", ["--assume x: 'x' is no property"]),
+        ("optimize m.onnx -o o.onnx --assume q:strictly-lower", ["the model has no value 'q'"]),
+        ("optimize m.onnx -o m.onnx", ["cannot write m.onnx: ", "is an input"]),
+        ("optimize m.onnx -o ./m.onnx", ["is an input"]),
+        ("optimize m.onnx -o none/o.onnx", ["cannot write none/o.onnx: there is no folder"]),
+        ("optimize m.onnx -o .", ["cannot write .: ", "is a folder"]),
+        ("optimize m.onnx -o o.onnx --dump text.onnx", ["text.onnx"]),
+    ],
+)
+def test_what_cannot_be_optimized(cli, write, tmp_path, line, words):
+    write("m.onnx", NEG)
+    write("text.onnx", b"hello\n")
+    write("empty.onnx", b"")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    cli(line).fails(2, *words)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+DOUBLING = "optimize m.onnx -o o.onnx --passes parallel-inverse{method=doubling}"
+
+
+def test_an_unsafe_inverse_is_rejected_and_nothing_written(cli, write, long_chunk, tmp_path):
+    write("m.onnx", long_chunk)
+    cli(DOUBLING).fails(
+        1,
+        "numeric gate: pass 'parallel-inverse{method=doubling}' at 'inverse': on ",
+        "--verify none",
+        "gdn-ir verify --replay o.onnx.reproducer",
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "o.onnx.reproducer"]
+    again = cli("verify --replay o.onnx.reproducer")
+    assert again.code == 1
+    assert "proof: PROVED at " in again.out
+    assert ": rejected\n" in again.out
+    assert again.err.startswith("error: o.onnx.reproducer still fails: numeric gate: pass 'para")
+
+
+def test_an_unsafe_inverse_is_written_with_a_warning_on_demand(cli, write, long_chunk):
+    write("m.onnx", long_chunk)
+    result = cli(f"{DOUBLING} --verify none")
+    assert result.code == 0
+    assert result.err.splitlines() == [
+        "warning: method=doubling loses all digits on correlated keys",
+        "warning: not checked numerically: verify=none",
+    ]
+    assert "numeric gate" not in result.out
+    assert "ScatterND" not in ops_of(gdn_ir.load("o.onnx").graph)
+    found = cli(f"{DOUBLING} --verify none --json")
+    assert found.json["warnings"] == [line[9:] for line in result.err.splitlines()]
+    assert found.err == result.err
+
+
+ASSUME = "optimize m.onnx -o o.onnx --assume A:strictly-lower"
+
+
+def test_an_inverse_of_anything_is_declined(cli, write, bare_inverse):
+    write("m.onnx", bare_inverse)
+    result = cli("optimize m.onnx -o o.onnx")
+    assert result.code == 0
+    assert "parallel-inverse declined 'inverse': A is not known to be strictly lower" in result.out
+    assert "--assume A:strictly-lower" in result.out
+    assert "ScatterND" in ops_of(gdn_ir.load("o.onnx").graph)
+
+
+def test_an_inverse_is_rewritten_on_the_user_s_word(cli, write, bare_inverse):
+    write("m.onnx", bare_inverse)
+    result = cli(f"{ASSUME} --verify structure")
+    assert "  assumes 'A' strictly lower (stated by the user)\n" in result.out
+    assert "declined" not in result.out
+    found = cli(f"{ASSUME} --verify structure --json").json
+    assert found["assumes"] == ["'A' strictly lower (stated by the user)"]
+    assert "ScatterND" not in ops_of(gdn_ir.load("o.onnx").graph)
+
+
+def test_an_inverse_is_rewritten_on_the_user_s_word_under_the_gate(cli, write, bare_inverse):
+    write("m.onnx", bare_inverse)
+    result = cli(ASSUME)
+    assert (result.code, result.err) == (0, "")
+    assert "  assumes 'A' strictly lower (stated by the user)\n" in result.out
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def test_run_on_random_inputs(cli, write):
+    write("m.onnx", NEG)
+    result = cli("run m.onnx")
+    assert result.code == 0
+    assert "m.onnx on small random inputs" in result.out
+    found = cli("run m.onnx --json --seed 3").json
+    expected = runtime.random_inputs(model_of(NEG), seed=3)["x"]
+    assert found["random_inputs"] is True
+    assert found["outputs"] == [
+        {
+            "output": "y",
+            "shape": [2],
+            "type": "float32",
+            "largest": float(np.abs(expected).max()),
+            "finite": True,
+        }
+    ]
+
+
+def test_run_on_given_inputs(cli, write):
+    write("m.onnx", ADD)
+    np.savez("i.npz", x=np.float32([1, 2]), w=np.float32([3, 5]))
+    result = cli("run m.onnx --inputs i.npz --outputs o.npz")
+    assert result.code == 0
+    assert "m.onnx on i.npz" in result.out
+    assert "wrote o.npz" in result.out
+    with np.load("o.npz") as outputs:
+        assert list(outputs) == ["y"]
+        np.testing.assert_array_equal(outputs["y"], [4, 7])
+    found = cli("run m.onnx --inputs i.npz --json").json
+    assert (found["random_inputs"], found["outputs"][0]["largest"]) == (False, 7)
+
+
+def test_run_says_which_outputs_are_not_finite(cli, write):
+    write(
+        "m.onnx", "g (float[2] x) => (float[2] y, int64[2] z) { y = Log (x) z = Cast <to = 7> (x) }"
+    )
+    np.savez("i.npz", x=np.float32([-1, 4]))
+    found = {
+        row.split()[1]: row.split()
+        for row in cli("run m.onnx --inputs i.npz").out.splitlines()[4:6]
+    }
+    assert found["y"][-2] == "False"
+    assert found["z"][-2] == "True"
+
+
+def test_run_as_json_when_an_output_is_nan(cli, write):
+    write("m.onnx", "g (float[2] x) => (float[2] y) { y = Log (x) }")
+    np.savez("i.npz", x=np.float32([-1, 4]))
+    (output,) = cli("run m.onnx --inputs i.npz --json").json["outputs"]
+    assert output["finite"] is False
+
+
+def one_array(folder):
+    np.save(folder / "i.npy", np.zeros(2))
+    (folder / "i.npy").rename(folder / "i.npz")
+
+
+def broken_archive(folder):
+    np.savez(folder / "i.npz", x=np.float32([1, 2]))
+    (folder / "i.npz").write_bytes((folder / "i.npz").read_bytes()[:60])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        pytest.param(lambda to: None, ["i.npz"], id="missing"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.float32([1, 2])),
+            ["i.npz lacks the inputs w; it needs an array for each"], id="input missing"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.float32([1, 2]), w=np.float32([1, 2]), q=1, r=2),
+            ["i.npz has q, r, which the model takes no input for"], id="unknown names"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.zeros(2), w=np.zeros(2)),
+            ["ONNX Runtime: ", "double"], id="type"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.zeros(3, np.float32), w=np.zeros(2, np.float32)),
+            ["ONNX Runtime: ", "dimensions"], id="shape"),
+        pytest.param(
+            lambda to: (to / "i.npz").write_text("hello"),
+            ["cannot read i.npz as .npz"], id="text"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.array([{}]), w=0),
+            ["cannot read i.npz as .npz"], id="pickled"),
+        pytest.param(
+            one_array,
+            ["cannot read i.npz as .npz"], id="one array"),
+        pytest.param(
+            lambda to: (to / "i.npz").touch(), ["cannot read i.npz as .npz"], id="empty"),
+        pytest.param(
+            broken_archive, ["cannot read i.npz as .npz"], id="truncated"),
+    ],
+)  # fmt: skip
+def test_inputs_that_do_not_fit(cli, write, tmp_path, make, words):
+    write("m.onnx", ADD)
+    make(tmp_path)
+    cli("run m.onnx --inputs i.npz --outputs o.npz").fails(2, *words)
+    assert not (tmp_path / "o.npz").exists()
+
+
+def test_outputs_that_cannot_be_written(cli, write):
+    write("m.onnx", NEG)
+    cli("run m.onnx --outputs none/o.npz").fails(2, "none/o.npz")
+
+
+def test_outputs_are_where_it_says(cli, write, tmp_path):
+    write("m.onnx", NEG)
+    result = cli("run m.onnx --outputs o")
+    (written,) = [line for line in result.out.splitlines() if line.startswith("wrote ")]
+    assert (tmp_path / written.removeprefix("wrote ")).exists()
+
+
+def test_an_output_may_be_called_file(cli, write):
+    write("m.onnx", NEG.replace("y", "file"))
+    assert cli("run m.onnx --outputs o.npz").code == 0
+
+
+def test_run_a_model_whose_inputs_have_defaults(cli, write):
+    write(
+        "m.onnx",
+        "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add (x, w) }",
+    )
+    assert cli("run m.onnx --json").json["outputs"][0]["largest"] == pytest.approx(2, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("g (float[n] x) => (float[n] y) { y = Neg (x) }", ["input 'x' has shape [n]"]),
+        ("g (string[2] x) => (string[2] y) { y = Identity (x) }", ["input 'x' has type STRING"]),
+        ("g (float[2] x, float[3] w) => (float[2] y) { y = Add (x, w) }", ["ONNX Runtime: "]),
+    ],
+)
+def test_what_cannot_be_run(cli, write, text, words):
+    write("m.onnx", text)
+    cli("run m.onnx").fails(2, *words)
+
+
+# --- passes ---------------------------------------------------------------------------------------
+
+
+def test_passes_are_listed(cli):
+    result = cli("passes")
+    assert result.code == 0
+    found = cli("passes --json").json
+    assert {"cse", "dce", "exp-mask", "parallel-inverse"} <= set(found)
+    for name, summary in found.items():
+        assert name in result.out
+        assert summary
+        assert "\n" not in summary
+
+
+def test_a_pass_is_documented_with_its_options(cli):
+    result = cli("passes parallel-inverse")
+    assert result.out.startswith("parallel-inverse\n\nThe serial row loop ")
+    assert "Source: " in result.out
+    rows = [line.split()[1::2][:3] for line in result.out.splitlines() if line.startswith("│")]
+    assert ["leaf", "int", "16"] in rows
+    found = cli("passes parallel-inverse --json").json
+    assert found["name"] == "parallel-inverse"
+    assert {"name": "leaf", "type": "int", "default": 16} in found["options"]
+    assert found["doc"] in result.out
+
+
+def test_a_pass_without_options(cli):
+    assert "Options" not in cli("passes dce").out
+    assert cli("passes dce --json").json["options"] == []
+
+
+def test_an_unknown_pass_is_not_documented(cli):
+    cli("passes ded").fails(2, "no pass 'ded'; did you mean 'dce'?")
+
+
+@pytest.mark.parametrize("name", ["dce,cse", ""])
+def test_one_pass_is_documented_at_a_time(cli, name):
+    result = cli("passes", name)
+    result.fails(2)
+    assert "unpack" not in result.err
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+def test_demo_as_json(cli, monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "_SIZE", {"batch": 1, "seq": 64, "heads": 1, "head_dim": 16})
+    found = cli("demo --out d/e --json").json
+    assert found["size"]["seq"] == 64
+    baseline, optimized = found["baseline"], found["optimized"]
+    assert optimized["nodes"] < baseline["nodes"]
+    assert optimized["serial steps"] < baseline["serial steps"]
+    errors = [key for key in baseline if key.startswith("error, ")]
+    assert len(errors) >= 5
+    assert all(optimized[key] < 1e-3 for key in errors)
+    assert found["report"]["whole_model"]
+    for name in ("baseline", "optimized"):
+        model = gdn_ir.load(tmp_path / "d/e" / f"{name}.onnx")
+        assert len(model.graph) == found[name]["nodes"]
+
+
+@pytest.mark.slow
+def test_demo(cli, tmp_path):
+    result = cli("demo")
+    assert (result.code, result.err) == (0, "")
+    for words in (
+        "Gated delta rule, ",
+        "serial steps",
+        "times less",
+        "error, cosine",
+        "pipeline: ",
+    ):
+        assert words in result.out
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [
+        "baseline.onnx",
+        "optimized.onnx",
+    ]
+
+
+# --- Printing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plain",
+        "[red]x[/red]",
+        "a[0]",
+        "back\\slash",
+        "end\\",
+        "a:x:0",
+    ],
+)
+def test_names_from_models_are_printed_as_they_are(name, capsys):
+    printing.print_line(f"value {name} here")
+    printing.print_table("Table", ["name"], [[name]])
+    printing.print_warning(f"about {name} there")
+    out, err = capsys.readouterr()
+    assert f"value {name} here\n" in out
+    assert f"│ {name} " in out
+    assert err == f"warning: about {name} there\n"
+
+
+def test_long_lines_are_not_broken(capsys):
+    printing.print_line("word " * 100)
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_columns_of_numbers_are_set_to_the_right(capsys):
+    printing.print_table("Table", ["n", "text"], [["1", "a"], ["1000", "bbb"], ["1.5e-07", "c"]])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert rows == ["│       1 │ a    │", "│    1000 │ bbb  │", "│ 1.5e-07 │ c    │"]
