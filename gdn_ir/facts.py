@@ -76,7 +76,7 @@ def satisfy(model: ir.Model, feeds: dict[str, Array]) -> None:
     """Makes numbers for the inputs of a model agree with what the user stated about them."""
     for value in model.graph.inputs:
         name = value.name or ""
-        if "strictly-lower" in value.meta.get(_STATED, ()):
+        if name in feeds and "strictly-lower" in value.meta.get(_STATED, ()):
             feeds[name] = np.tril(feeds[name], -1)
 
 

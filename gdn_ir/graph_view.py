@@ -12,6 +12,7 @@ import onnx_ir as ir
 VIEW_OPS = frozenset({"Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten"})
 COPY_IN_OPS = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Split"})
 COPY_OUT_OPS = frozenset({"Concat", "Scatter", "ScatterElements", "ScatterND"})
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _RANDOM_OPS = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
      "RandomUniformLike"}
@@ -35,10 +36,11 @@ def is_deterministic(node: ir.Node) -> bool:
 
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:
     """The graphs a control-flow node holds (Loop, Scan, If), in the order of their names."""
-    for _, attr in sorted(node.attributes.items()):
+    held = [attr for attr in node.attributes.values() if attr.type in _GRAPHS]
+    for attr in sorted(held, key=lambda attr: attr.name):
         if attr.type == ir.AttributeType.GRAPH:
             yield attr.as_graph()
-        elif attr.type == ir.AttributeType.GRAPHS:
+        else:
             yield from attr.as_graphs()
 
 

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.graph_view import bodies, is_onnx, operands, scopes
+from gdn_ir.graph_view import bodies, is_onnx, operands
 
 # The nodes that compute `outputs`, walked back no further than this: a guard against slices that
 # swallow a whole model because a boundary was misjudged.
@@ -130,7 +130,7 @@ def replace(
     assert graph is not None, "a region's outputs belong to a graph"
     before = region.to_model(model)
     emitter = Emitter(
-        prefix=_unused_prefix(model, f"{region.outputs[0].name}/{tag.split('{')[0]}"),
+        prefix=_unused_prefix(graph, f"{region.outputs[0].name}/{tag.split('{')[0]}"),
         tag=tag,
         opset={**model.opset_imports, **graph.opset_imports}[""],
     )
@@ -150,14 +150,11 @@ def replace(
     return before, new_region.to_model(model)
 
 
-def _unused_prefix(model: ir.Model, wanted: str) -> str:
+def _unused_prefix(graph: ir.Graph, wanted: str) -> str:
     """The prefix, with a number if an earlier replacement of the same value took it."""
-    values = (value for graph in scopes(model) for value in graph.initializers.values())
-    made = (value for graph in scopes(model) for node in graph for value in node.outputs)
+    made = (value.name or "" for node in graph for value in node.outputs)
     taken = {
-        name.rpartition("/")[0]
-        for value in (*values, *made)
-        if (name := value.name or "").startswith(wanted)
+        name.rpartition("/")[0] for name in (*graph.initializers, *made) if name.startswith(wanted)
     }
     prefix, number = wanted, 1
     while prefix in taken:

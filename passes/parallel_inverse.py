@@ -21,6 +21,7 @@ from gdn_ir.passes import _inverse_methods as methods
 from gdn_ir.passes._worst_inverses import worst_inverses
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
+from gdn_ir.structural_hash import model_digest
 
 Method = Literal["block", "substitution", "doubling", "neumann"]
 
@@ -68,13 +69,16 @@ class ParallelInverse(Pass):
 
     def rewrites(self, model: ir.Model) -> Iterator[Rewrite | Declined]:
         """Every chain of scatters that starts at a square value and inverts it."""
+        forms: dict[str, _Form | None] = {}
         for graph in scopes(model):
             for chain in _scatter_chains(graph):
-                event = self._rewrite(model, chain)
+                event = self._rewrite(model, chain, forms)
                 if event is not None:
                     yield event
 
-    def _rewrite(self, model: ir.Model, chain: _Chain) -> Rewrite | Declined | None:
+    def _rewrite(
+        self, model: ir.Model, chain: _Chain, forms: dict[str, _Form | None]
+    ) -> Rewrite | Declined | None:
         A, tail = chain.A, chain.tail
         shape, tail_shape = static_shape(A), static_shape(tail)
         where = tail.name or ""
@@ -92,7 +96,11 @@ class ParallelInverse(Pass):
             region = Region.between([A], [tail])
         except OpenRegion as error:
             return Declined(str(self), where, f"the scatters do not form an inverse: {error}")
-        form = _recognise(region.to_model(model), A.name or "", n)
+        piece = region.to_model(model)
+        digest = model_digest(piece)  # layers are alike
+        if digest not in forms:
+            forms[digest] = _recognise(piece, A.name or "", n)
+        form = forms[digest]
         if form is None:
             return Declined(str(self), where, "the scatters do not compute (I - A)^-1")
         fact = strictly_lower(model, A)

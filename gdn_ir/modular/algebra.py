@@ -22,6 +22,9 @@ from gdn_ir.modular.element import HASHED, Bools, Element, Operand
 from gdn_ir.modular.prime_field import PrimeField, Residues, mix
 
 _MOST_CONSTANTS = 4096
+# Each binary place of a coefficient doubles the degree of the exp that it stands in; beyond this
+# many, what it multiplies counts as an unknown of its own.
+_MOST_PLACES = 12
 
 
 class CannotDecide(Exception):
@@ -150,12 +153,15 @@ class Algebra:
         if unknown.exponent is None:
             return product
         factor = self._unify(np.asarray(constant))
+        places = unknown.places + _binary_places(factor)
+        if places > _MOST_PLACES:
+            return self._as_unknown_exponent("Mul", product)
         return replace(
             product,
             exponent=unknown.exponent * self.field.embed(factor, self.field.q) % self.field.q,
             weight=unknown.weight * np.abs(factor.astype(np.float64)),
             exponent_inputs=unknown.exponent_inputs,
-            places=unknown.places + _binary_places(factor),
+            places=places,
         )
 
     def _as_unknown_exponent(self, name: str, a: Element) -> Element:
@@ -188,7 +194,7 @@ class Algebra:
         # Exact would be the largest over k of left[i, k] + right[k, j]; this is at most more.
         row, column = _per_row(left.degree), _per_column(right.degree)
         row_taint, column_taint = _per_row(left.tainted), _per_column(right.tainted)
-        return Element(
+        product = Element(
             residue=residue,
             exponent=exponent,
             is_minus_inf=np.zeros(residue.shape, bool),
@@ -198,6 +204,8 @@ class Algebra:
             exponent_inputs=left.exponent_inputs | right.exponent_inputs,
             places=places,
         )
+        too_fine = exponent is not None and places > _MOST_PLACES
+        return self._as_unknown_exponent("MatMul", product) if too_fine else product
 
     def reduce_sum(self, a: Element, axes: tuple[int, ...], keepdims: bool) -> Element:
         """Sum along axes; any -inf among the summands makes the sum -inf."""

@@ -95,7 +95,11 @@ def prove(
             status, reason = difference
             return Verdict(status, reason, shapes, trials=trial + 1, seed=seed)
         degree = max((_degree(x) for result in results for x in result), default=0)
-        total += min(point.log2_bound(degree), 0.0)
+        bound = point.log2_bound(degree)
+        if bound > -1:
+            reason = "the degree is too high for a bound on the chance of error"
+            return Verdict("UNDECIDED", reason, shapes, trials=trial + 1, seed=seed)
+        total += bound
         trial += 1
     return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sorted(point.unified)))
 

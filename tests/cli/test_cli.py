@@ -1,7 +1,5 @@
 """The command line as a user meets it: what it prints, what it writes, what it exits with."""
 
-import json
-import shlex
 import subprocess
 import sys
 
@@ -10,72 +8,17 @@ import onnx
 import onnx_ir as ir
 import pytest
 from fixture_files import fixture_bytes
-from onnx_text import model_of, ops_of, proto_of, value_of
+from onnx_text import model_of, ops_of, value_of
 
 import gdn_ir
 from gdn_ir import runtime
-from gdn_ir.cli import demo, exit_code, printing
+from gdn_ir.cli import demo, printing
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.region import Region
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
 ADD = "g (float[2] x, float[2] w) => (float[2] y) { y = Add (x, w) }"
 NEG = "g (float[2] x) => (float[2] y) { y = Neg (x) }"
-
-
-class Result:
-    """What a command left: its exit code and what it printed."""
-
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self):
-        """Standard output as JSON, in which NaN and Infinity are errors."""
-
-        def refuse(constant):
-            raise AssertionError(f"{constant} is not JSON")
-
-        assert self.code == 0, self.err
-        return json.loads(self.out, parse_constant=refuse)
-
-    def fails(self, code, *words):
-        """Asserts one line on standard error that has these words, and nothing else."""
-        assert (self.code, self.out) == (code, "")
-        assert self.err.startswith("error: ")
-        assert self.err.count("\n") == 1
-        assert "Traceback" not in self.err
-        for word in words:
-            assert word in self.err
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """`cli("optimize m.onnx -o o.onnx", more, ...)` runs a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(line, *more):
-        code = exit_code([*shlex.split(line), *map(str, more)])
-        return Result(code, *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Writes a model, ONNX text or bytes to a file of the folder."""
-
-    def to(name, content):
-        if isinstance(content, ir.Model):
-            content = ir.to_proto(content)
-        elif isinstance(content, str):
-            content = proto_of(content)
-        if isinstance(content, onnx.ModelProto):
-            content = content.SerializeToString()
-        (tmp_path / name).write_bytes(content)
-
-    return to
 
 
 @pytest.fixture(scope="module")

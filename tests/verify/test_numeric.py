@@ -22,7 +22,7 @@ def text_of(nodes, dtype="float", out="float"):
 
 def rewrite_of(before, after, samples=None, **types):
     return Rewrite(
-        pass_text="some-pass{leaf=2}",  # noqa: S106
+        pass_text="some-pass{leaf=2}",
         where="y",
         found="something",
         before=model_of(text_of(before, **types)),
