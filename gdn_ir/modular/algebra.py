@@ -9,9 +9,7 @@ equal but for a chance that `Algebra.log2_bound` states.
 
 from __future__ import annotations
 
-import bisect
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,9 +17,10 @@ import numpy as np
 
 from gdn_ir.evaluate import Array
 from gdn_ir.modular.element import HASHED, Bools, Element, Operand
+from gdn_ir.modular.error_bound import ErrorBound
+from gdn_ir.modular.near_constants import NearConstants
 from gdn_ir.modular.prime_field import PrimeField, Residues, mix
 
-_MOST_CONSTANTS = 4096
 # Each binary place of a coefficient doubles the degree of the exp that it stands in; beyond this
 # many, what it multiplies counts as an unknown of its own.
 _MOST_PLACES = 12
@@ -38,7 +37,6 @@ class Algebra:
         field: the residues' field.
         seed: of the point.
         uninterpreted: the ops that were hashed.
-        unified: pairs of constants up to 2 ulp apart that were taken for one number.
     """
 
     def __init__(self, field: PrimeField, seed: int) -> None:
@@ -47,14 +45,13 @@ class Algebra:
         self._rng = np.random.default_rng(seed)
         self._key = int(self._rng.integers(1 << 62))
         self.uninterpreted: set[str] = set()
-        self.unified: set[tuple[float, float]] = set()
-        self._constants: list[float] = []
-        self._hashed: dict[str, Residues] = {}
-        self._hashed_degree = 1.0
-        self._inverted: Residues = np.zeros(0, np.int64)
-        self._inverted_degree = 1.0
-        self._places = 0
-        self._exponent_inputs: frozenset[tuple[str, int]] = frozenset()
+        self._constants = NearConstants()
+        self._bound = ErrorBound(field)
+
+    @property
+    def unified(self) -> set[tuple[float, float]]:
+        """Pairs of constants that were taken for one number, as they differ by rounding alone."""
+        return self._constants.unified
 
     def variable(self, name: str, zero: Bools) -> Element:
         """Fresh unknowns, but where `zero` says that they are known to be 0."""
@@ -77,7 +74,7 @@ class Algebra:
         if isinstance(value, Element):
             return value
         array = np.asarray(value)
-        numbers = self._unify(array).astype(np.float64)
+        numbers = self._constants.unify(array).astype(np.float64)
         masked = np.isneginf(numbers)
         if not (np.isfinite(numbers) | masked).all():
             raise CannotDecide("a constant holds NaN or +inf")
@@ -90,26 +87,6 @@ class Algebra:
             weight=np.zeros(array.shape),
             tainted=np.zeros(array.shape, bool),
         )
-
-    def _unify(self, array: Array) -> Array:
-        """The array, with numbers that differ by rounding alone replaced by the first one seen.
-
-        Exporters fold 1 / sqrt(96) in different ways, and one ulp is no difference of algebra.
-        Integers are exact and stay; so do large arrays, which are weights.
-        """
-        if array.dtype.kind != "f" or array.size > _MOST_CONSTANTS:
-            return array
-        result = array.astype(np.float64)
-        for number in np.unique(result[np.isfinite(result) & (result != np.trunc(result))]):
-            ulp = float(np.spacing(np.abs(number).astype(array.dtype)))
-            index = bisect.bisect_left(self._constants, number - 2 * ulp)
-            near = self._constants[index] if index < len(self._constants) else math.inf
-            if near > number + 2 * ulp:
-                bisect.insort(self._constants, float(number))
-            elif near != number:
-                self.unified.add((float(near), float(number)))
-                result[result == number] = near
-        return result
 
     def add(self, a: Element, b: Element) -> Element:
         """a + b; -inf plus anything is -inf."""
@@ -152,7 +129,7 @@ class Algebra:
         constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
         if unknown.exponent is None:
             return product
-        factor = self._unify(np.asarray(constant))
+        factor = self._constants.unify(np.asarray(constant))
         places = unknown.places + _binary_places(factor)
         if places > _MOST_PLACES:
             return self._as_unknown_exponent("Mul", product)
@@ -268,8 +245,7 @@ class Algebra:
         if a.exponent is None:
             result = self.hash("Exp", a)
         else:
-            self._exponent_inputs |= a.exponent_inputs
-            self._places = max(self._places, a.places)
+            self._bound.exponential(a)
             if a.exponent_is_hashed:
                 self.uninterpreted.add("Exp of a product")
             residue, tainted = self.field.exp(a.exponent), a.tainted | a.exponent_is_hashed
@@ -288,8 +264,7 @@ class Algebra:
         self._refuse_minus_inf("Reciprocal", a)
         if (a.residue == 0).any():
             raise CannotDecide("a division by something that is zero at a random point")
-        self._inverted = np.union1d(self._inverted, a.residue)
-        self._inverted_degree = max(self._inverted_degree, float(a.degree.max(initial=1)))
+        self._bound.inverse(a)
         return replace(
             a,
             residue=self.field.inverse(a.residue),
@@ -303,9 +278,7 @@ class Algebra:
         self.uninterpreted.add(name)
         parts = [part for e in lifted for part in (e.residue, e.is_minus_inf.astype(np.int64))]
         residue = self._hash_residues(name, self.field.p, *parts)
-        degrees = [float(e.degree.max(initial=1)) for e in lifted]
-        self._hashed[name] = np.union1d(self._hashed.get(name, residue), residue)
-        self._hashed_degree = max(self._hashed_degree, *degrees)
+        self._bound.hash(name, residue, *lifted)
         hashed = Element(
             residue=residue,
             exponent=None,
@@ -340,17 +313,8 @@ class Algebra:
             raise CannotDecide(f"{op} of -inf")
 
     def log2_bound(self, degree: float) -> float:
-        """log2 of the chance that two different outputs of this degree agree at a random point.
-
-        Schwartz-Zippel over sets of size at least q, after multiplying out every w^x and every
-        denominator, each at most `degree` times; plus the chance that two different operands of a
-        hash collide.
-        """
-        exponents = sum(size for _, size in self._exponent_inputs)
-        clearing = 1 + exponents * 2**self._places + self._inverted.size * self._inverted_degree
-        different = max(degree, 1) * 2**self._places * clearing
-        pairs = sum(known.size * (known.size - 1) / 2 for known in self._hashed.values())
-        return math.log2((different + pairs * self._hashed_degree * clearing) / self.field.q)
+        """log2 of the chance that two different outputs of this degree agree at this point."""
+        return self._bound.log2(degree)
 
 
 def _per_row(array: Array) -> Array:
