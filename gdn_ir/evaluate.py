@@ -27,6 +27,10 @@ _NARROW: frozenset[int] = frozenset(
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 
 
+class CannotEvaluate(RuntimeError):
+    """The model has no value in float64; says why, in one line."""
+
+
 class ScatterElements(OpRun):
     """onnx's own implementation visits element by element; numpy does the plain case at once."""
 
@@ -76,7 +80,7 @@ def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
     their type. Overflow gives inf and NaN without a warning, as on a device.
 
     Raises:
-        RuntimeError, NotImplementedError: from the reference evaluator, for an op it lacks.
+        CannotEvaluate: the reference evaluator lacks an op, or rejects the inputs.
     """
     proto = ir.to_proto(model)
     _widen_graph(proto.graph)
@@ -87,8 +91,14 @@ def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
         name: array.astype(np.float64) if _is_narrow(array) else array
         for name, array in feeds.items()
     }
-    with np.errstate(all="ignore"):
-        outputs = ReferenceEvaluator(proto, new_ops=[CumSum, Erf, ScatterElements]).run(None, wide)
+    try:
+        with np.errstate(all="ignore"):
+            evaluator = ReferenceEvaluator(proto, new_ops=[CumSum, Erf, ScatterElements])
+            outputs = evaluator.run(None, wide)
+    except Exception as error:
+        # Whatever it raises: of a missing op, of shapes that do not fit.
+        message = " ".join(str(error).split())
+        raise CannotEvaluate(f"onnx's reference evaluator: {message}") from error
     return list(map(np.asarray, outputs))
 
 

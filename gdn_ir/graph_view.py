@@ -86,6 +86,24 @@ def scopes(model: ir.Model) -> Iterator[ir.Graph]:
             stack.extend(bodies(node))
 
 
+def index_bound(value: ir.Value, *, otherwise: int) -> int:
+    """The size of what the value indexes (a vocabulary); `otherwise` where it indexes nothing."""
+    sizes = []
+    for node, position in value.uses():
+        table = node.inputs[0]
+        if not is_onnx(node, "Gather") or position != 1 or table is None:
+            continue
+        tensor = ir.convenience.get_const_tensor(table)
+        shape = table.shape if tensor is None else tensor.shape
+        if shape is None:
+            continue
+        axis = node.attributes.get("axis")
+        size = shape[axis.as_int() if axis else 0]
+        if isinstance(size, int):
+            sizes.append(size)
+    return min(sizes, default=otherwise)
+
+
 def node_graph(graph: ir.Graph) -> nx.DiGraph:
     """The scope's nodes and one edge per producer and consumer in it.
 

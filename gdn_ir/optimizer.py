@@ -171,12 +171,29 @@ def optimize(
     report.warnings = list(dict.fromkeys(r.warning for r in rewrites if r.warning))
     report.proofs, report.region_errors = proof.verdicts, numeric.errors
     report.repeated = max(proof.repeated, numeric.repeated)
-    report.warnings += map(str, proof.unproved)
+    report.warnings += map(str, [*proof.unproved, *numeric.not_run])
+    _refuse_unchecked(verify, proof, numeric, before)
     if verify in ("full", "numeric"):
         _check_whole(before, optimized, parsed, report)
     elif rewrites:
         report.warnings.append(f"not checked numerically: verify={verify}")
     return optimized, report
+
+
+def _refuse_unchecked(
+    verify: Verify, proof: ProofGate, numeric: NumericGate, before: ir.Model
+) -> None:
+    """A rewrite may lack the word of one gate, not of all that were asked for."""
+    unproved = {(proved.where, proved.pass_text): proved for proved in proof.unproved}
+    for left in numeric.not_run:
+        proved = unproved.get((left.where, left.pass_text))
+        if verify == "full" and proved is None:
+            continue
+        raise VerificationFailed(
+            f"no gate could check pass '{left.pass_text}': "
+            + "; ".join(str(text) for text in (proved, left) if text is not None),
+            Evidence(left.pass_text, before),
+        )
 
 
 def _check_whole(
@@ -196,12 +213,14 @@ def _check_whole(
     def is_broken(model: ir.Model) -> bool:
         try:
             compare_models(before, model, feeds)
-        except (VerificationFailed, runtime.RunFailed):
+        except VerificationFailed:
             return True
         return False
 
     try:
         report.whole_model = compare_models(before, optimized, feeds)
+    except runtime.RunFailed as error:
+        report.warnings.append(f"the whole model was not run: {error}")
     except VerificationFailed as failure:
         culprit = first_breaking_pass(before, passes, is_broken)
         if culprit is None:

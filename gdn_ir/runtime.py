@@ -16,7 +16,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from gdn_ir.evaluate import Array
-from gdn_ir.graph_view import is_onnx
+from gdn_ir.graph_view import index_bound
 
 # protobuf's limit is 2 GiB; beyond this much weight a model goes through a file.
 _MOST_IN_MEMORY = 2**30
@@ -114,24 +114,12 @@ def random_inputs(model: ir.Model, seed: int = 0) -> dict[str, Array]:
         if dtype is not None and dtype.is_floating_point():
             feeds[name] = (rng.standard_normal(shape) / 8).astype(dtype.numpy())
         elif dtype is not None and (dtype.is_integer() or dtype == ir.DataType.BOOL):
-            feeds[name] = rng.integers(0, _index_bound(value), shape).astype(dtype.numpy())
+            feeds[name] = rng.integers(0, index_bound(value, otherwise=2), shape).astype(
+                dtype.numpy()
+            )
         else:
             raise ValueError(f"input '{name}' has type {dtype}: pass its values")
     return feeds
-
-
-def _index_bound(value: ir.Value) -> int:
-    """The size of what the value indexes (a vocabulary), 2 where it indexes nothing."""
-    sizes = []
-    for node, position in value.uses():
-        table = node.inputs[0]
-        if not is_onnx(node, "Gather") or position != 1 or table is None or table.shape is None:
-            continue
-        axis = node.attributes.get("axis")
-        size = table.shape[axis.as_int() if axis else 0]
-        if isinstance(size, int):
-            sizes.append(size)
-    return min(sizes, default=2)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,10 @@ class ScatterToConcat(Pass):
             return self._record(region, where, text, before, after)
         return Declined(str(self), tail.name or "", reason)
 
-    def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite:
+    def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite | Declined:
+        if x.shape is None or x.dtype is None:
+            reason = f"a Pad that adds nothing to '{x.name}', whose type or rank is not known"
+            return Declined(str(self), pad.outputs[0].name or "", reason)
         region = Region.between([x], [pad.outputs[0]])
         where = region.outputs[0].name or ""
         before, after = replace(model, region, lambda emit: [x], tag=str(self))
@@ -182,5 +185,6 @@ def _first_index(result: Array, update: Array, axis: int) -> int:
 
 def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
     rng = np.random.default_rng(0)
-    feeds = {v.name or "": rng.standard_normal(static_shape(v) or ()) for v in inputs}
-    yield Sample("random", feeds)
+    shapes = [[d if isinstance(d, int) else 2 for d in v.shape or ()] for v in inputs]
+    names = [v.name or "" for v in inputs]
+    yield Sample("random", {n: rng.standard_normal(s) for n, s in zip(names, shapes, strict=True)})

@@ -316,3 +316,49 @@ def test_observers_hear_of_what_passed_the_checks():
     with pytest.raises(VerificationFailed):
         optimize(model, passes="parallel-inverse{method=doubling}", observers=[Listener()])
     assert heard == []
+
+
+# --- What the gates cannot check ------------------------------------------------------------------
+
+# ONNX Runtime's CPU has no MatMul of bfloat16, and onnx's reference no such op as Foo.
+FOREIGN = """<ir_version: 10, opset_import: ["": 20, "c": 1]>
+  g (float[2,2] x) => (float[2,2] y) <int64[4] none = {0, 0, 0, 0}> {
+    a = c.Foo (x) p = Pad (a, none) y = Neg (p)
+  }"""
+
+
+def test_an_op_that_no_gate_knows_does_not_matter_around_a_rewrite():
+    model = model_of(FOREIGN)
+    left, report = optimize(model)
+    assert ops_of(left.graph) == ["Foo", "Pad", "Neg"]
+    assert "'a', whose type or rank is not known" in report.passes[4].declined[0].reason
+    a = value_of(model, "a")
+    a.dtype, a.shape = ir.DataType.FLOAT, ir.Shape([2, "N"])
+    optimized, report = optimize(model)
+    assert ops_of(optimized.graph) == ["Foo", "Neg"]
+    (warning,) = report.warnings
+    assert warning.startswith("the whole model was not run: ONNX Runtime: ")
+
+
+def bfloat16(model):
+    """The model in bfloat16."""
+    for value in (*model.graph.inputs, *(v for n in model.graph for v in n.outputs)):
+        if value.dtype == ir.DataType.FLOAT:
+            value.dtype = ir.DataType.BFLOAT16
+    for value in model.graph.initializers.values():
+        if value.dtype == ir.DataType.FLOAT:
+            array = value.const_value.numpy().astype(ir.DataType.BFLOAT16.numpy())
+            value.const_value = ir.tensor(array, name=value.name)
+            value.dtype = ir.DataType.BFLOAT16
+    return model
+
+
+def test_a_region_that_does_not_run_is_written_if_it_is_proved(bare_inverse):
+    model = bfloat16(bare_inverse.clone())
+    options = {"assume": ["A:strictly-lower"], "passes": "parallel-inverse"}
+    optimized, report = optimize(model, **options)
+    assert "ScatterND" not in ops_of(optimized.graph)
+    assert any(warning.startswith("not run: 'inverse'") for warning in report.warnings)
+    assert [proof.verdict.status for proof in report.proofs] == ["PROVED"]
+    with pytest.raises(VerificationFailed, match="no gate could check pass 'parallel-inverse'"):
+        optimize(model, **options, verify="numeric")

@@ -12,13 +12,14 @@ import typer
 from rich.progress import Progress
 
 from gdn_ir import model_file, runtime
+from gdn_ir.cli.optimize import print_proofs
 from gdn_ir.cli.printing import console, print_json, print_line, print_table
 from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import copies, serial_steps
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.observers import count_nodes
-from gdn_ir.optimizer import optimize
+from gdn_ir.optimizer import Report, optimize
 
 _SIZE: dict[str, Any] = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
 
@@ -58,11 +59,11 @@ def command(
     if as_json:
         print_json({"size": _SIZE, **columns, "report": report.to_json()})
         return
-    _print(columns, report.pipeline, paths)
+    _print(columns, report, paths)
 
 
 def _print(
-    columns: Mapping[str, Mapping[str, Any]], pipeline: str, paths: Mapping[str, Path]
+    columns: Mapping[str, Mapping[str, Any]], report: Report, paths: Mapping[str, Path]
 ) -> None:
     size = ", ".join(f"{name} {value}" for name, value in _SIZE.items())
     before, after = columns["baseline"], columns["optimized"]
@@ -71,7 +72,8 @@ def _print(
         for row in before
     ]
     print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, ""], rows)
-    print_line(f"pipeline: {pipeline}")
+    print_line(f"pipeline: {report.pipeline}")
+    print_proofs(report)
     print_line("errors: largest, relative to the largest output, against the float64 recurrence")
     for path in paths.values():
         print_line(f"wrote {path}")

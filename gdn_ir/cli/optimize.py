@@ -94,7 +94,8 @@ def _places(places: list[str]) -> str:
     return f"'{places[0]}'" + (f" and {len(places) - 1} more" if len(places) > 1 else "")
 
 
-def _print_proofs(report: Report) -> None:
+def print_proofs(report: Report) -> None:
+    """What the proof gate found, in a line and one for each constant that it rounded."""
     verdicts = [proof.verdict for proof in report.proofs]
     proved = [verdict for verdict in verdicts if verdict.status == "PROVED"]
     if proved:
@@ -128,7 +129,7 @@ def _print(report: Report) -> None:
             print_line(f"  {declined.pass_text} declined '{declined.where}': {declined.reason}")
     for fact in report.assumes:
         print_line(f"  assumes {fact}")
-    _print_proofs(report)
+    print_proofs(report)
     if report.region_errors:
         worst = max(report.region_errors, key=lambda error: error.after)
         print_line(

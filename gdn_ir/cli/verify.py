@@ -78,7 +78,11 @@ def _failures(at: AtShape, *, strict: bool) -> list[str]:
         for name, verdict in at.comparison.outputs.items():
             if isinstance(verdict, Verdict) and verdict.status not in accepted:
                 found.append(f"output '{name}'{where} is {verdict}; --seed {verdict.seed}")
-    return found + [_complaint(error) + where for error in at.errors if not error.is_accepted]
+    found += [_complaint(error) + where for error in at.errors if not error.is_accepted]
+    proved = at.comparison is not None and at.comparison.status == "PROVED"
+    if not found and not proved and not at.errors:
+        found.append(f"neither proved nor run{where}")
+    return found
 
 
 def _complaint(error: RegionError) -> str:

@@ -37,6 +37,8 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     if node.op_type not in _HASHED:
         raise UnsupportedOp(node)
     options = sorted(f"{name}={attr.value}" for name, attr in node.attributes.items())
+    # Clip (x, least) is not Clip (x, , most).
+    options += [f"without input {i}" for i, value in enumerate(node.inputs) if value is None]
     name = " ".join([node.op_type, *options])
     if node.op_type in _COMMUTATIVE:
         return _hash_unordered(algebra, name, [algebra.lift(x) for x in operands])

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.graph_view import index_bound
 from gdn_ir.modular.algebra import Algebra
 from gdn_ir.modular.element import Element, Operand
 from gdn_ir.modular.interpreter import Interpreter
@@ -32,7 +33,9 @@ def random_point(seed: int, trial: int = 0) -> Algebra:
 def unknowns(
     inputs: Iterable[ir.Value], point: Algebra, strictly_lower: Collection[str] = ()
 ) -> dict[str, Operand]:
-    """Fresh unknowns for floating inputs, random zeros and ones for others; one for each name.
+    """Fresh unknowns for floating inputs, random numbers for others; one for each name.
+
+    Those are below what they index where they index something, else below 100; of booleans, both.
 
     Args:
         inputs: with static shapes.
@@ -47,7 +50,7 @@ def unknowns(
     for value in inputs:
         name = value.name or ""
         if value.shape is None or not value.shape.is_static() or value.dtype is None:
-            raise ValueError(f"input '{name}' has shape {value.shape}: bind its dimensions first")
+            raise ValueError(f"input '{name}' has shape {value.shape} and type {value.dtype}")
         if name in feeds:
             continue
         shape = value.shape.numpy()
@@ -57,7 +60,8 @@ def unknowns(
                 zero |= np.triu(np.ones(shape[-2:], bool))
             feeds[name] = point.variable(name, zero)
         else:
-            feeds[name] = rng.integers(0, 2, shape).astype(value.dtype.numpy())
+            most = 2 if value.dtype == ir.DataType.BOOL else index_bound(value, otherwise=100)
+            feeds[name] = rng.integers(0, most, shape).astype(value.dtype.numpy())
     return feeds
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
+import onnxruntime as ort
 
 from gdn_ir import runtime
-from gdn_ir.evaluate import Array, evaluate
+from gdn_ir.evaluate import Array, CannotEvaluate, evaluate
 from gdn_ir.pass_manager import Observer
 from gdn_ir.rewrite import Rewrite, Sample
 from gdn_ir.structural_hash import model_digest
@@ -63,6 +65,19 @@ class WholeModelError:
     difference: float
 
 
+@dataclass(frozen=True)
+class NotRun:
+    """A rewrite that the numeric gate has no opinion on."""
+
+    where: str
+    pass_text: str
+    reason: str
+
+    def __str__(self) -> str:
+        """For a report."""
+        return f"not run: '{self.where}' ({self.pass_text}): {self.reason}"
+
+
 class NumericGate(Observer):
     """Runs each distinct rewritten region, before and after, on its worst-case samples.
 
@@ -71,12 +86,14 @@ class NumericGate(Observer):
 
     Attributes:
         errors: the errors of all regions that were run.
+        not_run: rewrites of regions that cannot be run, and why.
         repeated: how many rewrites were equal to one that had been run.
         seconds: time spent.
     """
 
     def __init__(self) -> None:
         self.errors: list[RegionError] = []
+        self.not_run: list[NotRun] = []
         self.repeated = 0
         self.seconds = 0.0
         self._passed: set[tuple[str, str]] = set()
@@ -88,26 +105,32 @@ class NumericGate(Observer):
             self.repeated += 1
             return
         start = time.perf_counter()
-        for sample, errors in measure(
-            rewrite.before, rewrite.after, rewrite.samples(), rewrite.pass_text
-        ):
-            self.errors += errors
-            for error in errors:
-                if not error.is_accepted:
-                    raise VerificationFailed(
-                        f"numeric gate: pass '{error.pass_text}' at '{error.where}': on "
-                        f"{error.sample} {_complaint(error)}; use another method, or "
-                        "--verify none to write it all the same",
-                        Evidence(
-                            pass_text=rewrite.pass_text,
-                            before=rewrite.before,
-                            after=rewrite.after,
-                            assumes=rewrite.assumes,
-                            feeds=sample.feeds,
-                        ),
-                    )
+        try:
+            self._measure(rewrite)
+        except (runtime.RunFailed, CannotEvaluate) as error:
+            self.not_run.append(NotRun(rewrite.where, rewrite.pass_text, str(error)))
         self._passed.add(key)
         self.seconds += time.perf_counter() - start
+
+    def _measure(self, rewrite: Rewrite) -> None:
+        measured = measure(rewrite.before, rewrite.after, rewrite.samples(), rewrite.pass_text)
+        for sample, errors in measured:
+            self.errors += errors
+            for error in errors:
+                if error.is_accepted:
+                    continue
+                raise VerificationFailed(
+                    f"numeric gate: pass '{error.pass_text}' at '{error.where}': on "
+                    f"{error.sample} {_complaint(error)}; use another method, or "
+                    "--verify none to write it all the same",
+                    Evidence(
+                        pass_text=rewrite.pass_text,
+                        before=rewrite.before,
+                        after=rewrite.after,
+                        assumes=rewrite.assumes,
+                        feeds=sample.feeds,
+                    ),
+                )
 
 
 def _complaint(error: RegionError) -> str:
@@ -123,8 +146,13 @@ def measure(
 
     Yields:
         The sample as it was fed, and the error of each output.
+
+    Raises:
+        gdn_ir.runtime.RunFailed: ONNX Runtime does not run the region before.
+        gdn_ir.evaluate.CannotEvaluate: it has no value in float64.
+        VerificationFailed: ONNX Runtime does not run the replacement.
     """
-    with runtime.session(before) as old_session, runtime.session(after) as new_session:
+    with runtime.session(before) as old_session, _opened(after, pass_text) as new_session:
         for sample in samples:
             fed = Sample(sample.name, _in_model_types(before, sample))
             truths = evaluate(before, fed.feeds)
@@ -137,6 +165,18 @@ def measure(
                     for value, true, old, new in outputs
                 ],
             )
+
+
+@contextmanager
+def _opened(after: ir.Model, pass_text: str) -> Iterator[ort.InferenceSession]:
+    """A session of the replacement, whose failure is that of the pass."""
+    try:
+        with runtime.session(after) as session:
+            yield session
+    except runtime.RunFailed as error:
+        raise VerificationFailed(
+            f"numeric gate: pass '{pass_text}': what it made does not run: {error}"
+        ) from error
 
 
 def _region_error(
@@ -164,11 +204,19 @@ def compare_models(
     Raises:
         VerificationFailed: an output differs by more than 84 eps of its scale (float32: 1e-5), or
             has NaN or infinities elsewhere.
-        gdn_ir.runtime.RunFailed: ONNX Runtime rejects one of them.
+        gdn_ir.runtime.RunFailed: ONNX Runtime does not run the original.
     """
     errors = []
     names = [value.name or "" for value in original.graph.outputs]
-    results = zip(names, runtime.run(original, feeds), runtime.run(optimized, feeds), strict=True)
+    olds = runtime.run(original, feeds)
+    try:
+        news = runtime.run(optimized, feeds)
+    except runtime.RunFailed as error:
+        raise VerificationFailed(
+            f"numeric gate: the whole model does not run any more: {error}",
+            Evidence("", original, optimized, feeds=feeds),
+        ) from error
+    results = zip(names, olds, news, strict=True)
     for name, old, new in results:
         if old.dtype.kind != "f":
             equal = np.array_equal(old, new)

@@ -37,6 +37,8 @@ class Verdict:
         log2_bound: log2 of the chance that graphs which differ were called equal.
         trials: random points tried.
         seed: reproduces them.
+        sampled: inputs that are no floats: equal for as many random values of them as there were
+            trials, which the bound does not cover.
         unified: pairs of constants up to 2 ulp apart that were taken for one number.
     """
 
@@ -46,6 +48,7 @@ class Verdict:
     log2_bound: float = 0.0
     trials: int = 0
     seed: int = 0
+    sampled: tuple[str, ...] = ()
     unified: tuple[tuple[float, float], ...] = ()
 
     def __str__(self) -> str:
@@ -53,7 +56,9 @@ class Verdict:
             rounded = "".join(f"; {b!r} taken for {a!r}" for a, b in self.unified)
             bound = math.ceil(self.log2_bound)
             shapes = " and at ".join(map(_shapes_text, self.shapes))
-            return f"PROVED at {shapes}; wrong with a chance below 2^{bound}{rounded}"
+            names = ", ".join(f"'{name}'" for name in self.sampled)
+            sampled = f", for the {self.trials} values of {names} tried" if names else ""
+            return f"PROVED at {shapes}{sampled}; wrong with a chance below 2^{bound}{rounded}"
         return f"{self.status}: {self.reason}"
 
 
@@ -80,13 +85,13 @@ def prove(
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
             return Verdict("UNDECIDED", reason, shapes, total, trial, seed)
         point = random_point(seed, trial)
-        feeds = unknowns([*before.graph.inputs, *after.graph.inputs], point, lower)
         try:
+            feeds = unknowns([*before.graph.inputs, *after.graph.inputs], point, lower)
             results = [
                 Interpreter(model, point, reference).run(feeds)
                 for model, reference in zip((before, after), references, strict=True)
             ]
-        except UnsupportedOp as error:
+        except (UnsupportedOp, ValueError) as error:
             return Verdict("UNSUPPORTED", str(error), shapes, seed=seed)
         except CannotDecide as error:
             return Verdict("UNDECIDED", str(error), shapes, seed=seed)
@@ -101,7 +106,13 @@ def prove(
             return Verdict("UNDECIDED", reason, shapes, trials=trial + 1, seed=seed)
         total += bound
         trial += 1
-    return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sorted(point.unified)))
+    sampled = dict.fromkeys(
+        value.name or ""
+        for value in (*before.graph.inputs, *after.graph.inputs)
+        if value.dtype is not None and not value.dtype.is_floating_point()
+    )
+    unified = tuple(sorted(point.unified))
+    return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sampled), unified)
 
 
 def _shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir import runtime
-from gdn_ir.evaluate import Array
+from gdn_ir.evaluate import Array, CannotEvaluate
 from gdn_ir.normal_form import normalise
 from gdn_ir.rewrite import Sample
 from gdn_ir.verify.equivalence import Comparison, compare
@@ -100,8 +100,11 @@ def _run(old: ir.Model, new: ir.Model, found: AtShape) -> None:
     except ValueError as error:
         found.notes.append(f"not run: {error}")
         return
-    for _, errors in measure(old, new, samples, ""):
-        found.errors += errors
+    try:
+        for _, errors in measure(old, new, samples, "the second model"):
+            found.errors += errors
+    except (runtime.RunFailed, CannotEvaluate) as error:
+        found.notes.append(f"not run: {error}")
 
 
 def _samples(model: ir.Model) -> Iterator[Sample]:

@@ -240,7 +240,24 @@ def test_outputs_of_another_shape_are_not_equal():
 
 def test_a_model_that_does_not_run_is_not_compared():
     with pytest.raises(RunFailed):
+        compared("y = Reshape (x, x)", "y = Neg (x)")
+
+
+def test_a_model_that_does_not_run_any_more_is_rejected():
+    with pytest.raises(VerificationFailed, match="does not run any more: ONNX Runtime"):
         compared("y = Neg (x)", "y = Reshape (x, x)")
+
+
+def test_a_replacement_that_does_not_run_is_rejected():
+    with pytest.raises(VerificationFailed, match=r"'some-pass\{leaf=2\}': what it made does not"):
+        gate(rewrite_of("y = Neg (x)", "y = Reshape (x, x)"))
+
+
+def test_what_never_ran_is_reported_and_not_measured():
+    found = gate(rewrite_of("y = Reshape (x, x)", "y = Neg (x)"))
+    (left,) = found.not_run
+    assert str(left).startswith("not run: 'y' (some-pass{leaf=2}): ONNX Runtime: ")
+    assert found.errors == []
 
 
 def test_models_of_much_weight_are_not_run_whole(monkeypatch):

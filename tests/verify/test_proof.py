@@ -195,3 +195,20 @@ def test_every_method_is_exact_algebra(method, n):
     (rewrite,) = pass_.run(build_unrolled(seq=n, heads=1, head_dim=2, chunk=n))
     assert prove(rewrite.before, rewrite.after, rewrite.assumes).status == "PROVED"
     assert prove(rewrite.before, rewrite.after).status == "DIFFERENT"
+
+
+def test_integer_inputs_are_tried_and_named():
+    """x x = x for 0 and 1 alone, so more than those are drawn."""
+    inputs = "int64[3,3] x, int64[3,3] y"
+    square, itself = "a = Mul(x, x) z = Cast<to = 1>(a)", "a = Identity(x) z = Cast<to = 1>(a)"
+    assert prove(model(square, inputs), model(itself, inputs)).status == "DIFFERENT"
+    verdict = prove(model(itself, inputs), model("z = Cast<to = 1>(x)", inputs))
+    assert verdict.sampled == ("x", "y")
+    assert f"for the {verdict.trials} values of 'x', 'y' tried" in str(verdict)
+
+
+def test_optional_inputs_are_told_apart():
+    constant = "c = Constant<value_float = 0.5>() "
+    least, most = model(constant + "z = Clip(x, c)"), model(constant + "z = Clip(x, , c)")
+    assert prove(least, least.clone()).status == "PROVED"
+    assert prove(least, most).status == "UNDECIDED"
