@@ -7,6 +7,9 @@ import onnx_ir as ir
 from gdn_ir.graph_view import bodies, scopes
 
 _LONG_NAME = "ai.onnx"
+# Unsqueeze and ReduceSum take their axes as inputs from here on, as passes emit them, and Softmax
+# acts on one axis.
+_OLDEST_OPSET = 13
 
 
 def normalise(model: ir.Model) -> None:
@@ -14,11 +17,20 @@ def normalise(model: ir.Model) -> None:
 
     A body's input may have the name of an outer value that the body does not use; once a pass
     makes it use that value, the two names mean one thing.
+
+    Raises:
+        ValueError: the opset is older than 13.
     """
     functions = model.functions.values()
     for holder in (model.graph, *(function.graph for function in functions)):
         if _LONG_NAME in holder.opset_imports:
             holder.opset_imports.setdefault("", holder.opset_imports.pop(_LONG_NAME))
+        opset = holder.opset_imports.get("", _OLDEST_OPSET)
+        if opset < _OLDEST_OPSET:
+            raise ValueError(
+                f"the model has opset {opset}; gdn-ir needs {_OLDEST_OPSET} or later: "
+                "convert it with onnx.version_converter"
+            )
         _uncover(holder, set())
     for graph in scopes(model):
         for node in graph:

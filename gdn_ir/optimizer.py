@@ -31,8 +31,6 @@ from gdn_ir.verify.structure import StructureCheck
 
 Verify = Literal["full", "proof", "numeric", "structure", "none"]
 DEFAULT_TARGET = "portable"
-# Unsqueeze and ReduceSum take their axes as inputs from here on; the passes emit them so.
-_OLDEST_OPSET = 13
 
 
 @dataclass
@@ -135,13 +133,6 @@ def optimize(
     text = targets.load(target or DEFAULT_TARGET).pipeline if passes is None else passes
     parsed = pipeline.parse(text)
     original = model if isinstance(model, ir.Model) else model_file.load(model)
-    imports = original.opset_imports
-    opset = imports.get("", imports.get("ai.onnx", _OLDEST_OPSET))
-    if opset < _OLDEST_OPSET:
-        raise model_file.BadModel(
-            f"the model has opset {opset}; the passes need {_OLDEST_OPSET} or later: "
-            "convert it with onnx.version_converter"
-        )
     optimized = original.clone()
     normalise(optimized)
     for fact in assume:

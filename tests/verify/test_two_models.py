@@ -173,3 +173,10 @@ def test_many_layers_are_told_apart_by_one_wrong_one():
     wrong[-1, 0] = -np.inf
     masks[-1].const_value = ir.tensor(wrong, name=masks[-1].name)
     assert compare(before, after).status == "DIFFERENT"
+
+
+def test_an_old_opset_is_refused_whose_ops_mean_something_else():
+    text = '<ir_version: 7, opset_import: ["": 11]> g (float[2,3,4] x) => (float[2,3,4] y) '
+    models = [model_of(text + "{ y = Softmax <axis = 1> (x) }") for _ in range(2)]
+    with pytest.raises(ValueError, match="the model has opset 11; gdn-ir needs 13 or later"):
+        list(verify_models(*models))
