@@ -34,7 +34,7 @@ def compute(
             that size is made.
         array: the array of a constant value, None for any other value.
     """
-    if not is_onnx(node) or not is_deterministic(node) or any(bodies(node)):
+    if "" not in opsets or not is_onnx(node) or not is_deterministic(node) or any(bodies(node)):
         return None
     if node.op_type in ("Shape", "Size"):
         return _shape_of(node)

@@ -65,7 +65,10 @@ def _loadable(model: ir.Model | str | os.PathLike[str]) -> Iterator[str | bytes]
     if not isinstance(model, ir.Model):
         yield str(Path(model).absolute())
         return
-    if weight_bytes(model) <= _MOST_IN_MEMORY:
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    # Weights outside would be looked for in the current folder.
+    outside = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
+    if not outside and weight_bytes(model) <= _MOST_IN_MEMORY:
         yield ir.to_proto(model).SerializeToString()
         return
     with tempfile.TemporaryDirectory() as folder:

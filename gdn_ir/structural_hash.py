@@ -59,7 +59,8 @@ def constant_digest(value: ir.Value) -> str:
     if tensor is None:
         return combine("unknown", value.name or "")
     if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes > SMALL:
-        return combine("external", str(tensor.path), str(tensor.offset), str(tensor.length))
+        place = (tensor.path, tensor.offset, tensor.length, tensor.dtype, tensor.shape)
+        return combine("external", *map(str, place))
     cached = value.meta.get(_DIGEST)
     if cached is None or cached[0] is not tensor:
         cached = value.meta[_DIGEST] = (tensor, array_digest(tensor.numpy()))

@@ -54,6 +54,8 @@ def _operand_key(value: ir.Value | None) -> object:
 def _merge(graph: ir.Graph, node: ir.Node, known: ir.Node) -> bool:
     if any(value.is_graph_output() for value in node.outputs):
         return False
+    if any(v.uses() and not k.name for v, k in zip(node.outputs, known.outputs, strict=True)):
+        return False  # the first one leaves this output out
     for value, other in zip(node.outputs, known.outputs, strict=True):
         value.replace_all_uses_with(other)
     erase(graph, node)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,10 @@ class Algebra:
     def unified(self) -> set[tuple[float, float]]:
         """Pairs of constants that were taken for one number, as they differ by rounding alone."""
         return self._constants.unified
+
+    def next_model(self) -> None:
+        """What follows are the constants of another model."""
+        self._constants.next_model()
 
     def variable(self, name: str, zero: Bools) -> Element:
         """Fresh unknowns, but where `zero` says that they are known to be 0."""
@@ -319,12 +324,19 @@ class Algebra:
 
 def _per_row(array: Array) -> Array:
     """The largest of each row of a left operand of matmul, shaped to broadcast to the product."""
-    return np.asarray(array.max() if array.ndim == 1 else array.max(axis=-1, keepdims=True))
+    axis = None if array.ndim == 1 else -1
+    return np.asarray(array.max(axis=axis, keepdims=array.ndim > 1, initial=_least(array)))
 
 
 def _per_column(array: Array) -> Array:
     """The largest of each column of a right operand."""
-    return np.asarray(array.max() if array.ndim == 1 else array.max(axis=-2, keepdims=True))
+    axis = None if array.ndim == 1 else -2
+    return np.asarray(array.max(axis=axis, keepdims=array.ndim > 1, initial=_least(array)))
+
+
+def _least(array: Array) -> Any:
+    """What the largest of nothing is."""
+    return False if array.dtype == np.bool_ else -np.inf
 
 
 def _binary_places(array: Array) -> int:

@@ -32,9 +32,9 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     Raises:
         UnsupportedOp: the op is not known here.
     """
-    if node.op_type in _OPS:
+    if node.op_type in _OPS and not _rounds_or_wraps(node):
         return _OPS[node.op_type](algebra, node, operands)
-    if node.op_type not in _HASHED:
+    if node.op_type not in _HASHED and node.op_type not in _OPS:
         raise UnsupportedOp(node)
     options = sorted(f"{name}={attr.value}" for name, attr in node.attributes.items())
     # Clip (x, least) is not Clip (x, , most).
@@ -43,6 +43,13 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     if node.op_type in _COMMUTATIVE:
         return _hash_unordered(algebra, name, [algebra.lift(x) for x in operands])
     return algebra.hash(name, *operands)
+
+
+def _rounds_or_wraps(node: ir.Node) -> bool:
+    """Whether the op works on integers, where 1/2 is 0 and 255 + 1 may be 0."""
+    types = [v.dtype for v in (*node.inputs[:1], node.outputs[0]) if v is not None]
+    integer = any(dtype is not None and not dtype.is_floating_point() for dtype in types)
+    return integer and node.op_type not in ("Cast", "CastLike", "Shape", "Size")
 
 
 def is_exact(node: ir.Node) -> bool:
@@ -111,7 +118,8 @@ def _power(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
     if isinstance(x[1], Element) or np.asarray(x[1]).size != 1:
         return algebra.hash("Pow", *x)
     power = float(np.asarray(x[1]).reshape(()))
-    base = algebra.lift(x[0])
+    # An exponent of higher rank gives the result its rank.
+    base = algebra.add(algebra.lift(x[0]), algebra.lift(np.zeros(np.asarray(x[1]).shape)))
     if abs(power) > _LARGEST_POWER or not (2 * power).is_integer() or power == 0:
         return algebra.hash("Pow", *x)
     if not power.is_integer():
@@ -130,7 +138,11 @@ def _cast(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
 
 
 def _cast_like(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
-    return algebra.lift(x[0])
+    like = node.inputs[1]
+    value = algebra.lift(x[0])
+    if like is not None and like.dtype is not None and like.dtype.is_floating_point():
+        return value
+    return algebra.hash("CastLike", value)
 
 
 def _trilu(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:

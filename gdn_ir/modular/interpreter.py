@@ -49,6 +49,7 @@ class Interpreter:
             CannotDecide: the algebra has no meaning for what a node asks for.
             UnsupportedOp: an op is not known.
         """
+        self._algebra.next_model()
         inputs = [feeds[value.name or ""] for value in self._model.graph.inputs]
         self._varying.update(self._model.graph.inputs)
         return self._graph(self._model.graph, inputs)

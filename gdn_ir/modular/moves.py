@@ -39,6 +39,11 @@ def move(
     if node.op_type == "Where" and isinstance(inputs[0], Element):
         # A choice by data: the same choice between the same values is the same.
         return [algebra.hash("Where", *(x for x in inputs if x is not None))]
+    if node.op_type == "Dropout":  # in inference: all is kept
+        assert inputs[0] is not None, "Dropout has an input"
+        kept = algebra.lift(inputs[0])
+        both: list[Operand] = [kept, np.ones(kept.shape, bool)]
+        return both[: len(node.outputs)]
     operands = list(inputs)
     positions = range(len(operands)) if node.op_type == "Concat" else MOVES[node.op_type]
     data = [i for i in positions if i < len(operands) and operands[i] is not None]

@@ -43,6 +43,8 @@ class OneNode:
         proto = ir.to_proto(node)
         # By position: one value may be two operands, and a Pad may have gained one.
         names = [f"x{i}" if there else "" for i, there in enumerate(present)]
+        for index, name in enumerate(proto.output):
+            proto.output[index] = name or f"/left out/{index}"
         del proto.input[:]
         proto.input.extend(names)
         infos = onnx.helper.make_empty_tensor_value_info
@@ -50,7 +52,7 @@ class OneNode:
             [proto],
             "one_node",
             [infos(name) for name in names if name],
-            [infos(name) for name in proto.output if name],
+            [infos(name) for name in proto.output],
         )
         model = onnx.helper.make_model(graph, opset_imports=self._opsets)
         return ReferenceEvaluator(model, new_ops=[ScatterElements])

@@ -67,7 +67,10 @@ class CanonicalHash:
             parts += ["body", *self.graph(body, outer, depth + 1)]
         if (function := self._model.functions.get(node.op_identifier())) is not None:
             if function not in self._functions:
-                self._functions[function] = combine(*self.graph(function.graph, {}))
+                defaults = [f"{a.name} {a.type} {a.value}" for a in function.attributes.values()]
+                imports = str(sorted(function.opset_imports.items()))
+                outputs = self.graph(function.graph, {})
+                self._functions[function] = combine(imports, *sorted(defaults), *outputs)
             parts.append(self._functions[function])
         if not is_deterministic(node) and is_onnx(node):
             # Two draws are two draws, however alike the nodes are.

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes import common
 
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import Fact, static_shape
@@ -74,6 +75,7 @@ def prove(
             and above the diagonal.
         seed: of the points; drawn afresh if None, together with the prime.
     """
+    before, after = _typed(before), _typed(after)
     if seed is None:
         seed = random_seed()
     lower = {fact.value for fact in assumes if fact.property == "strictly-lower"}
@@ -113,6 +115,15 @@ def prove(
     )
     unified = tuple(sorted(point.unified))
     return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sampled), unified)
+
+
+def _typed(model: ir.Model) -> ir.Model:
+    """The model with all types known, without which integers cannot be told from reals."""
+    if all(value.dtype is not None for node in model.graph for value in node.outputs):
+        return model
+    copy = model.clone()
+    common.ShapeInferencePass()(copy)
+    return copy
 
 
 def _shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -12,6 +12,7 @@ from gdn_ir import runtime
 from gdn_ir.evaluate import Array, CannotEvaluate
 from gdn_ir.normal_form import normalise
 from gdn_ir.rewrite import Sample
+from gdn_ir.structural_hash import constant_digest
 from gdn_ir.verify.equivalence import Comparison, compare
 from gdn_ir.verify.numeric import RegionError, is_small_enough, measure
 from gdn_ir.verify.shapes import Sizes, bind, choices, symbols
@@ -75,6 +76,8 @@ def _share_shapes(before: ir.Model, after: ir.Model) -> None:
         texts = [", ".join(inputs) for inputs in names]
         raise ValueError(f"the models' inputs differ: {texts[0]} and {texts[1]}")
     for old, new in zip(before.graph.inputs, after.graph.inputs, strict=True):
+        if constant_digest(old) != constant_digest(new):
+            raise ValueError(f"input '{old.name}' has another default in one model")
         if old.shape is None or new.shape is None:
             old.shape = new.shape = old.shape or new.shape
             continue
@@ -115,7 +118,15 @@ def _samples(model: ir.Model) -> Iterator[Sample]:
     """
     feeds = runtime.random_inputs(model)
     yield Sample("random inputs", feeds)
-    yield Sample("equal tokens", {name: _alike(array) for name, array in feeds.items()})
+    alike = {name: _alike(array) for name, array in feeds.items()}
+    yield Sample("equal tokens", alike)
+    # At beta 1 the inverse of equal keys is hardest; beta is one of the inputs without features.
+    rank = max((array.ndim for array in feeds.values()), default=0)
+    gates = {name: a for name, a in alike.items() if a.dtype.kind == "f" and 2 <= a.ndim < rank}
+    zeros = {name: np.zeros_like(array) for name, array in gates.items()}
+    for name, array in gates.items():
+        one = {**alike, **zeros, name: np.ones_like(array)}
+        yield Sample(f"equal tokens, '{name}' = 1", one)
 
 
 def _alike(array: Array) -> Array:

@@ -212,3 +212,36 @@ def test_optional_inputs_are_told_apart():
     least, most = model(constant + "z = Clip(x, c)"), model(constant + "z = Clip(x, , c)")
     assert prove(least, least.clone()).status == "PROVED"
     assert prove(least, most).status == "UNDECIDED"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # 1/2 of an integer is no integer.
+        ("t = Constant<value_int = 2>() a = Cast<to = 7>(x) b = Div(a, t) c = Mul(b, t) z = Cast<to = 1>(c)", "a = Cast<to = 7>(x) z = Cast<to = 1>(a)"),
+        ("i = Constant<value_int = 2>() a = CastLike(x, i) z = Cast<to = 1>(a)", "z = Identity(x)"),
+    ],
+)  # fmt: skip
+def test_integers_round(before, after):
+    assert prove(model(before), model(after)).status != "PROVED"
+
+
+def test_two_constants_of_one_model_stay_two():
+    near = float(np.nextafter(np.float32(0.1), np.float32(1)))
+    text = f"c = Constant<value_float = {float(np.float32(0.1))!r}>() d = Constant<value_float = {near!r}>() a = Mul(x, c) b = Mul(x, d) "
+    assert prove(model(text + "z = Sub(a, b)"), model(text + "z = Sub(b, a)")).status == "DIFFERENT"
+
+
+def test_nothing_is_left_out_by_a_power_of_higher_rank():
+    inputs = "float[2] x"
+    two = "t = Constant<value = float[1,1] {2.0}>() "
+    header = f"{HEADER}g ({inputs}) => (float[1,2] z) {{ %s }}"
+    before = ir.from_onnx_text(header % (two + "z = Pow(x, t)"))
+    axes = "k = Constant<value_ints = [0]>() "
+    after = ir.from_onnx_text(header % (axes + "a = Mul(x, x) z = Unsqueeze(a, k)"))
+    assert prove(before, after).status == "PROVED"
+
+
+def test_dropout_and_outputs_that_are_left_out():
+    both = "d, m = Dropout(x) f = Cast<to = 1>(m) "
+    assert prove(model(both + "z = Mul(d, f)"), model("z = Identity(x)")).status == "PROVED"
