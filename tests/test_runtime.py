@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from onnx_text import model_of, value_of
 
+import gdn_ir
 from gdn_ir import runtime
 from gdn_ir.runtime import RunFailed, random_inputs, run, session, time_interleaved, weight_bytes
 
@@ -190,3 +191,20 @@ def test_models_and_feeds_to_time_go_together():
 def test_the_broken_model_of_these_tests_is_invalid():
     with pytest.raises(onnx.shape_inference.InferenceError):
         onnx.shape_inference.infer_shapes(ir.to_proto(model_of(BROKEN)), strict_mode=True)
+
+
+def test_weights_in_a_file_are_found_from_anywhere(tmp_path, monkeypatch):
+    weights = np.arange(40_000, dtype=np.float32).reshape(200, 200)
+    w = onnx.numpy_helper.from_array(weights, "w")
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[2,200] x) => (float[2,200] y) '
+        "{ y = MatMul (x, w) }"
+    )
+    proto.graph.initializer.append(w)
+    (tmp_path / "models").mkdir()
+    path = tmp_path / "models/m.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="w.data", size_threshold=0)
+    monkeypatch.chdir(tmp_path)
+    x = np.ones((2, 200), np.float32)
+    (y,) = run(gdn_ir.load(path), {"x": x})
+    np.testing.assert_allclose(y, x @ weights, rtol=1e-5)

@@ -59,7 +59,9 @@ class Verdict:
             shapes = " and at ".join(map(_shapes_text, self.shapes))
             names = ", ".join(f"'{name}'" for name in self.sampled)
             sampled = f", for the {self.trials} values of {names} tried" if names else ""
-            return f"PROVED at {shapes}{sampled}; wrong with a chance below 2^{bound}{rounded}"
+            covered = f" (of {names} nothing else is said)" if names else ""
+            chance = f"wrong with a chance below 2^{bound}{covered}"
+            return f"PROVED at {shapes}{sampled}; {chance}{rounded}"
         return f"{self.status}: {self.reason}"
 
 
