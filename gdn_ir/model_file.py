@@ -197,6 +197,9 @@ def _check_place(
     for file in (target, data):
         if file.is_dir():
             raise BadModel(f"{file} is a folder; name a file")
+        if file.exists() and not file.is_file():
+            # The move would put a file in the place of a device or a pipe.
+            raise BadModel(f"{file} is no regular file; choose another name")
         if any(_same_file(file, source) for source in sources):
             raise BadModel(f"{file} is an input; choose another name")
         if any(_same_file(file, tensor.path) for tensor in lazy):

@@ -787,3 +787,12 @@ def test_failure_leaves_nothing_new(
     assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == []
     if is_pair:  # the weight is where it was
         assert model.graph.initializers["w"].const_value.location == "w.data"
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "m.onnx.data"])
+def test_a_device_or_pipe_is_never_replaced(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    model = ir.from_onnx_text("<ir_version: 10> g (float[2] x) => (float[2] y) { y = Neg (x) }")
+    with pytest.raises(model_file.BadModel, match="is no regular file; choose another name"):
+        model_file.save(model, tmp_path / "m.onnx")
+    assert (tmp_path / name).is_fifo()
