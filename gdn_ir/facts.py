@@ -12,14 +12,20 @@ import onnx_ir as ir
 from gdn_ir.evaluate import Array
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.interpreter import is_exact
-from gdn_ir.modular.points import LOG2_BOUND, random_point, random_seed, unknowns, value_at
+from gdn_ir.modular.points import (
+    LOG2_BOUND,
+    MOST_TRIALS,
+    random_point,
+    random_seed,
+    unknowns,
+    value_at,
+)
 from gdn_ir.region import OpenRegion, Region, is_constant
 
 Property = Literal["strictly-lower", "finite"]
 
 _STATED = "gdn_ir.stated_facts"
 _MOST_LEVELS = 12
-_MOST_TRIALS = 24
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def _is_strictly_lower(model: ir.Model, value: ir.Value, boundary: set[ir.Value]
     seed, log2_bound = random_seed(), 0.0
     try:
         piece = Region.between(inputs, [value]).to_model(model)
-        for trial in range(_MOST_TRIALS):
+        for trial in range(MOST_TRIALS):
             point = random_point(seed, trial)
             result = value_at(piece, point, unknowns(piece.graph.inputs, point))
             if len(result.shape) < 2 or result.shape[-1] != result.shape[-2]:

@@ -11,7 +11,8 @@ import onnx_ir as ir
 # call one. Counted as neither work nor traffic.
 VIEW_OPS = frozenset({"Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten"})
 COPY_IN_OPS = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Split"})
-COPY_OUT_OPS = frozenset({"Concat", "Scatter", "ScatterElements", "ScatterND"})
+SCATTER_OPS = ("ScatterElements", "ScatterND")
+COPY_OUT_OPS = frozenset({"Concat", "Scatter", *SCATTER_OPS})
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _RANDOM_OPS = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",

@@ -65,9 +65,8 @@ def _loadable(model: ir.Model | str | os.PathLike[str]) -> Iterator[str | bytes]
     if not isinstance(model, ir.Model):
         yield str(Path(model).absolute())
         return
-    tensors = [value.const_value for value in model.graph.initializers.values()]
     # Weights outside would be looked for in the current folder.
-    outside = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
+    outside = any(isinstance(tensor, ir.ExternalTensor) for tensor in _weights(model))
     if not outside and weight_bytes(model) <= _MOST_IN_MEMORY:
         yield ir.to_proto(model).SerializeToString()
         return
@@ -79,8 +78,12 @@ def _loadable(model: ir.Model | str | os.PathLike[str]) -> Iterator[str | bytes]
 
 def weight_bytes(model: ir.Model) -> int:
     """Bytes of all initializers of the main graph."""
+    return sum(tensor.nbytes for tensor in _weights(model))
+
+
+def _weights(model: ir.Model) -> list[ir.TensorProtocol]:
     tensors = [value.const_value for value in model.graph.initializers.values()]
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    return [tensor for tensor in tensors if tensor is not None]
 
 
 def run(model: ir.Model | str | os.PathLike[str], feeds: Mapping[str, Array]) -> list[Array]:

@@ -15,7 +15,7 @@ from gdn_ir.graph_view import is_onnx, scopes
 from gdn_ir.matching import OpIndex
 from gdn_ir.pass_base import Pass
 from gdn_ir.region import Region, replace
-from gdn_ir.rewrite import Declined, Rewrite, Sample
+from gdn_ir.rewrite import Declined, Rewrite, random_samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class FlattenMatMul(Pass):
             before=before,
             after=after,
             assumes=(),
-            samples=lambda: _samples(inputs),
+            samples=lambda: random_samples(inputs),
         )
 
 
@@ -90,10 +90,3 @@ def _flatten(emit: Emitter, value: ir.Value) -> ir.Value:
     shape = static_shape(source) or ()
     flat = emit.op("Reshape", source, np.array([-1, *shape[-2:]]))
     return emit.op("Transpose", flat, perm=[0, 2, 1]) if _is_transposed(value) else flat
-
-
-def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
-    rng = np.random.default_rng(0)
-    yield Sample(
-        "random", {v.name or "": rng.standard_normal(static_shape(v) or ()) for v in inputs}
-    )

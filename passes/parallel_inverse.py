@@ -12,7 +12,7 @@ import onnx_ir as ir
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape, strictly_lower
-from gdn_ir.graph_view import VIEW_OPS, only_consumer, scopes
+from gdn_ir.graph_view import SCATTER_OPS, VIEW_OPS, only_consumer, scopes
 from gdn_ir.matching import Constant, Op, OpIndex, Var, is_identity
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.points import random_point, random_seed, unknowns, value_at
@@ -26,7 +26,6 @@ from gdn_ir.structural_hash import model_digest
 Method = Literal["block", "substitution", "doubling", "neumann"]
 
 _UNSAFE = ("doubling", "neumann")
-_SCATTERS = ("ScatterElements", "ScatterND")
 _ADD_IDENTITY = Op("Add", Var("chain"), Constant("eye", is_identity, "an identity"), commutes=True)
 _LARGEST = 256
 
@@ -173,7 +172,7 @@ class _Form:
 def _scatter_chains(graph: ir.Graph) -> Iterator[_Chain]:
     """Each maximal chain of scatters, through views of the data they write into."""
     inner: set[ir.Node] = set()
-    for last in reversed(list(OpIndex(graph).of(*_SCATTERS))):
+    for last in reversed(list(OpIndex(graph).of(*SCATTER_OPS))):
         if last in inner:
             continue
         scatters = [last]
@@ -192,7 +191,7 @@ def _scatter_above(value: ir.Value | None) -> ir.Node | None:
     scope = None if node is None else node.graph
     while node is not None and node.op_type in VIEW_OPS and node.inputs[0] is not None:
         node = node.inputs[0].producer()
-    if node is None or node.graph is not scope or node.op_type not in _SCATTERS:
+    if node is None or node.graph is not scope or node.op_type not in SCATTER_OPS:
         return None
     return node
 

@@ -12,15 +12,14 @@ import onnx_ir as ir
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape
-from gdn_ir.graph_view import is_onnx, only_consumer, scopes
+from gdn_ir.graph_view import SCATTER_OPS, is_onnx, only_consumer, scopes
 from gdn_ir.matching import Constant, Op, OpIndex, Var
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.points import random_point, random_seed, value_at
 from gdn_ir.pass_base import Pass
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
-from gdn_ir.rewrite import Declined, Rewrite, Sample
+from gdn_ir.rewrite import Declined, Rewrite, random_samples
 
-_SCATTERS = ("ScatterElements", "ScatterND")
 _PAD_NOTHING = Op("Pad", Var("x"), Constant("pads", lambda array: not array.any(), "all zero"))
 
 
@@ -97,14 +96,14 @@ class ScatterToConcat(Pass):
             before=before,
             after=after,
             assumes=(),
-            samples=lambda: _samples(region.inputs),
+            samples=lambda: random_samples(region.inputs),
         )
 
 
 def _chains(index: OpIndex) -> Iterator[list[ir.Node]]:
     """Maximal runs of scatters, each writing into the result of the one before, from a constant."""
     inner: set[ir.Node] = set()
-    for last in reversed(list(index.of(*_SCATTERS))):
+    for last in reversed(list(index.of(*SCATTER_OPS))):
         if last in inner:
             continue
         chain = [last]
@@ -122,7 +121,7 @@ def _scatter_into(node: ir.Node) -> ir.Node | None:
     above = None if data is None else data.producer()
     if data is None or above is None or only_consumer(data) is not node:
         return None
-    return above if is_onnx(above) and above.op_type in _SCATTERS else None
+    return above if is_onnx(above) and above.op_type in SCATTER_OPS else None
 
 
 def _updates(chain: Sequence[ir.Node]) -> list[ir.Value | None]:
@@ -181,10 +180,3 @@ def _first_index(result: Array, update: Array, axis: int) -> int:
     """Where along the axis the update's first element ended up; the end if it was overwritten."""
     where = np.argwhere(result == update.flat[0])
     return int(where[0, axis]) if len(where) else result.shape[axis]
-
-
-def _samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
-    rng = np.random.default_rng(0)
-    shapes = [[d if isinstance(d, int) else 2 for d in v.shape or ()] for v in inputs]
-    names = [v.name or "" for v in inputs]
-    yield Sample("random", {n: rng.standard_normal(s) for n, s in zip(names, shapes, strict=True)})

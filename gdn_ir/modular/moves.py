@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
+from gdn_ir.graph_view import SCATTER_OPS
 from gdn_ir.modular.algebra import Algebra
 from gdn_ir.modular.element import Element, Operand, map_together
 from gdn_ir.modular.one_node import OneNode
@@ -49,7 +50,7 @@ def move(
     data = [i for i in positions if i < len(operands) and operands[i] is not None]
     if any(isinstance(x, Element) for i, x in enumerate(operands) if i not in data):
         raise UnsupportedOp(node, "its indices depend on data")
-    if node.op_type in ("ScatterElements", "ScatterND"):
+    if node.op_type in SCATTER_OPS:
         reduction = node.attributes.get("reduction")
         if reduction is not None and reduction.as_string() != "none":
             raise UnsupportedOp(node, "with a reduction")

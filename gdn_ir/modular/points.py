@@ -17,6 +17,7 @@ from gdn_ir.modular.prime_field import SAFE_PRIMES, PrimeField
 
 # A statement that is wrong passes as true with a chance below 2^-40.
 LOG2_BOUND = -40.0
+MOST_TRIALS = 24
 
 
 def random_seed() -> int:

@@ -61,7 +61,7 @@ def compare(before: ir.Model, after: ir.Model, seed: int | None = None) -> Compa
     Raises:
         ValueError: their interfaces differ.
     """
-    _check_interfaces(before, after)
+    check_interfaces(before, after)
     return _Comparing(_folded(before), _folded(after), seed).run()
 
 
@@ -211,7 +211,8 @@ def _reached(region: Region, boundary: Sequence[ir.Value]) -> list[ir.Value]:
     return [value for value in boundary if value in read]
 
 
-def _check_interfaces(before: ir.Model, after: ir.Model) -> None:
+def check_interfaces(before: ir.Model, after: ir.Model) -> None:
+    """Raises `ValueError` unless inputs and outputs have the same names, order and types."""
     for what in ("inputs", "outputs"):
         old, new = getattr(before.graph, what), getattr(after.graph, what)
         if [v.name for v in old] != [v.name for v in new]:

@@ -17,13 +17,12 @@ from gdn_ir.modular.algebra import Algebra, CannotDecide
 from gdn_ir.modular.element import Element, Operand
 from gdn_ir.modular.interpreter import Interpreter
 from gdn_ir.modular.one_node import OneNode
-from gdn_ir.modular.points import LOG2_BOUND, random_point, random_seed, unknowns
+from gdn_ir.modular.points import LOG2_BOUND, MOST_TRIALS, random_point, random_seed, unknowns
 from gdn_ir.modular.unsupported import UnsupportedOp
 
 Status = Literal["PROVED", "DIFFERENT", "UNDECIDED", "UNSUPPORTED"]
 
 _LEAST_TRIALS = 3
-_MOST_TRIALS = 24
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def prove(
     references = [OneNode(model.opset_imports) for model in (before, after)]
     total, trial = 0.0, 0
     while trial < _LEAST_TRIALS or total > LOG2_BOUND:
-        if trial == _MOST_TRIALS:
+        if trial == MOST_TRIALS:
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
             return Verdict("UNDECIDED", reason, shapes, total, trial, seed)
         point = random_point(seed, trial)

@@ -13,7 +13,7 @@ from gdn_ir.evaluate import Array, CannotEvaluate
 from gdn_ir.normal_form import normalise
 from gdn_ir.rewrite import Sample
 from gdn_ir.structural_hash import constant_digest
-from gdn_ir.verify.equivalence import Comparison, compare
+from gdn_ir.verify.equivalence import Comparison, check_interfaces, compare
 from gdn_ir.verify.numeric import RegionError, is_small_enough, measure
 from gdn_ir.verify.shapes import Sizes, bind, choices, symbols
 
@@ -59,6 +59,7 @@ def verify_models(
     before, after = before.clone(), after.clone()
     for model in (before, after):
         normalise(model)
+    check_interfaces(before, after)
     _share_shapes(before, after)
     for sizes in choices(dict.fromkeys([*symbols(before), *symbols(after)])):
         old, new = bind(before, sizes), bind(after, sizes)
@@ -71,10 +72,6 @@ def verify_models(
 
 
 def _share_shapes(before: ir.Model, after: ir.Model) -> None:
-    names = [[value.name or "" for value in model.graph.inputs] for model in (before, after)]
-    if names[0] != names[1]:
-        texts = [", ".join(inputs) for inputs in names]
-        raise ValueError(f"the models' inputs differ: {texts[0]} and {texts[1]}")
     for old, new in zip(before.graph.inputs, after.graph.inputs, strict=True):
         if constant_digest(old) != constant_digest(new):
             raise ValueError(f"input '{old.name}' has another default in one model")
