@@ -39,11 +39,13 @@ def normalise(model: ir.Model) -> None:
 
 
 def _uncover(graph: ir.Graph, outer: set[str]) -> None:
-    for value in (*graph.inputs, *graph.initializers.values()):
-        if value.name in outer:
-            value.name = _unused(f"{graph.name or 'body'}/{value.name}", outer)
-    own = {value.name or "" for value in (*graph.inputs, *graph.initializers.values())}
+    leaves = (*graph.inputs, *graph.initializers.values())
+    own = {value.name or "" for value in leaves}
     own |= {value.name or "" for node in graph for value in node.outputs}
+    for value in leaves:
+        if value.name in outer:
+            value.name = _unused(f"{graph.name or 'body'}/{value.name}", outer | own)
+            own.add(value.name)
     for node in graph:
         for body in bodies(node):
             _uncover(body, outer | own)

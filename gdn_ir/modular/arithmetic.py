@@ -21,6 +21,8 @@ _HASHED = frozenset({
     "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "ThresholdedRelu", "Xor",
 })  # fmt: skip
 _COMMUTATIVE = frozenset({"And", "Equal", "Max", "Min", "Or", "Xor"})
+# Arithmetic that on integers, where it rounds or wraps, is a function of each element all the same.
+_ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Neg", "Pow", "Reciprocal", "Sub", "Sum"})
 _LARGEST_POWER = 16
 
 Operands = Sequence[Operand]
@@ -34,7 +36,7 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     """
     if node.op_type in _OPS and not _rounds_or_wraps(node):
         return _OPS[node.op_type](algebra, node, operands)
-    if node.op_type not in _HASHED and node.op_type not in _OPS:
+    if node.op_type not in _HASHED | _ELEMENTWISE:
         raise UnsupportedOp(node)
     options = sorted(f"{name}={attr.value}" for name, attr in node.attributes.items())
     # Clip (x, least) is not Clip (x, , most).
@@ -49,7 +51,7 @@ def _rounds_or_wraps(node: ir.Node) -> bool:
     """Whether the op works on integers, where 1/2 is 0 and 255 + 1 may be 0."""
     types = [v.dtype for v in (*node.inputs[:1], node.outputs[0]) if v is not None]
     integer = any(dtype is not None and not dtype.is_floating_point() for dtype in types)
-    return integer and node.op_type not in ("Cast", "CastLike", "Shape", "Size")
+    return integer and node.op_type not in ("Cast", "CastLike", "Shape", "Size", "Trilu")
 
 
 def is_exact(node: ir.Node) -> bool:

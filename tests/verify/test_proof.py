@@ -245,3 +245,11 @@ def test_nothing_is_left_out_by_a_power_of_higher_rank():
 def test_dropout_and_outputs_that_are_left_out():
     both = "d, m = Dropout(x) f = Cast<to = 1>(m) "
     assert prove(model(both + "z = Mul(d, f)"), model("z = Identity(x)")).status == "PROVED"
+
+
+def test_products_of_integers_are_no_functions_of_each_element():
+    """(i j)^T is not i^T j^T, which a hash of each element would have it be."""
+    cast = "i = Cast<to = 7>(x) j = Cast<to = 7>(y) "
+    before = model(cast + "s = MatMul(i, j) t = Transpose(s) z = Cast<to = 1>(t)")
+    after = model(cast + "a = Transpose(i) b = Transpose(j) s = MatMul(a, b) z = Cast<to = 1>(s)")
+    assert prove(before, after).status == "UNSUPPORTED"
