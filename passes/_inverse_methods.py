@@ -113,9 +113,8 @@ def _merge_leaves(
         # Padding with zeros: the inverse of the padded matrix is diag(T, I).
         A = _pad(emit, A, count * size - n, count * size - n)
     order = _bit_reversed(count)
-    diagonal = [
-        _cut(emit, A, (i * size, (i + 1) * size), (i * size, (i + 1) * size)) for i in order
-    ]
+    spans = [(i * size, (i + 1) * size) for i in order]
+    diagonal = [A] if count == 1 else [_cut(emit, A, span, span) for span in spans]
     T = invert_leaf(emit, _stack(emit, diagonal), size, dtype)
     while count > 1:
         # The order puts all left neighbours in the first half and the right ones in the second.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,14 +14,12 @@ from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import SCATTER_OPS, is_onnx, only_consumer, scopes
-from gdn_ir.matching import Constant, Op, OpIndex, Var
+from gdn_ir.matching import Op, OpIndex, Var
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.points import random_point, random_seed, value_at
 from gdn_ir.pass_base import Pass
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, random_samples
-
-_PAD_NOTHING = Op("Pad", Var("x"), Constant("pads", lambda array: not array.any(), "all zero"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +29,7 @@ class ScatterToConcat(Pass):
     Identity: if the updates u_1, ..., u_N fill disjoint slices along one axis and leave nothing of
     the constant they are written into, the result is Concat(u in the order of the slices). Which
     element comes from where is read off by evaluating the chain on numbered updates. Holds for
-    constant indices and no reduction. A Pad whose pads are all zero is its input.
+    constant indices and no reduction.
 
     Cost: one copy of the result in place of N. A runtime copies the whole tensor in each scatter.
     """
@@ -38,14 +37,10 @@ class ScatterToConcat(Pass):
     name: ClassVar[str] = "scatter-to-concat"
 
     def rewrites(self, model: ir.Model) -> Iterator[Rewrite | Declined]:
-        """Every maximal chain of scatters into a constant, then every Pad that adds nothing."""
+        """Every maximal chain of scatters into a constant."""
         for graph in scopes(model):
-            index = OpIndex(graph)
-            for chain in _chains(index):
+            for chain in _chains(OpIndex(graph)):
                 yield self._rewrite_chain(model, chain)
-            for pad in index.of("Pad"):
-                if match := _PAD_NOTHING.match(pad):
-                    yield self._rewrite_pad(model, pad, match["x"])
 
     def _rewrite_chain(self, model: ir.Model, chain: Sequence[ir.Node]) -> Rewrite | Declined:
         tail = chain[-1].outputs[0]
@@ -73,31 +68,16 @@ class ScatterToConcat(Pass):
             where = output.name or ""
             build = _concat([inputs[i] for i in order], axis)
             before, after = replace(model, region, build, tag=str(self))
-            text = f"{len(chain)} scatters into a constant"
-            return self._record(region, where, text, before, after)
+            return Rewrite(
+                pass_text=str(self),
+                where=where,
+                found=f"{len(chain)} scatters into a constant",
+                before=before,
+                after=after,
+                assumes=(),
+                samples=partial(random_samples, region.inputs),
+            )
         return Declined(str(self), tail.name or "", reason)
-
-    def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite | Declined:
-        if x.shape is None or x.dtype is None:
-            reason = f"a Pad that adds nothing to '{x.name}', whose type or rank is not known"
-            return Declined(str(self), pad.outputs[0].name or "", reason)
-        region = Region.between([x], [pad.outputs[0]])
-        where = region.outputs[0].name or ""
-        before, after = replace(model, region, lambda emit: [x], tag=str(self))
-        return self._record(region, where, "a Pad that adds nothing", before, after)
-
-    def _record(
-        self, region: Region, where: str, found: str, before: ir.Model, after: ir.Model
-    ) -> Rewrite:
-        return Rewrite(
-            pass_text=str(self),
-            where=where,
-            found=found,
-            before=before,
-            after=after,
-            assumes=(),
-            samples=lambda: random_samples(region.inputs),
-        )
 
 
 def _chains(index: OpIndex) -> Iterator[list[ir.Node]]:

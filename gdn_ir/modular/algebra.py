@@ -54,6 +54,11 @@ class Algebra:
         """Pairs of constants that were taken for one number, as they differ by rounding alone."""
         return self._constants.unified
 
+    @property
+    def constants_may_be_rounded(self) -> bool:
+        """Whether the models hold different numbers of many digits."""
+        return self._constants.differ
+
     def next_model(self) -> None:
         """What follows are the constants of another model."""
         self._constants.next_model()
@@ -79,19 +84,32 @@ class Algebra:
         if isinstance(value, Element):
             return value
         array = np.asarray(value)
-        numbers = self._constants.unify(array).astype(np.float64)
-        masked = np.isneginf(numbers)
+        numbers = self._constants.unify(array)
+        if array.dtype.kind not in "biu":  # integers are exact, also those that no float64 holds
+            numbers = numbers.astype(np.float64)
+        masked = np.isneginf(numbers) if numbers.dtype.kind == "f" else np.zeros(array.shape, bool)
         if not (np.isfinite(numbers) | masked).all():
             raise CannotDecide("a constant holds NaN or +inf")
         numbers = np.where(masked, 0, numbers)
         return Element(
-            residue=self.field.embed(numbers),
-            exponent=self.field.embed(numbers, self.field.q),
+            residue=self._embed(numbers, self.field.p),
+            exponent=self._embed(numbers, self.field.q),
             is_minus_inf=masked,
             degree=np.where(numbers == 0, -np.inf, 0.0),
             weight=np.zeros(array.shape),
             tainted=np.zeros(array.shape, bool),
         )
+
+    def _embed(self, numbers: Array, modulus: int) -> Residues:
+        if numbers.dtype.kind in "biu":
+            wide = numbers.astype(np.uint64 if numbers.dtype.kind == "u" else np.int64)
+            return np.asarray(wide % wide.dtype.type(modulus), np.int64)
+        residues = self.field.embed(numbers, modulus)
+        for number, divisor in self._constants.divisors.items():
+            if (here := numbers == number).any():
+                inverse = pow(int(self.field.embed(np.array(divisor), modulus)), -1, modulus)
+                residues = np.where(here, inverse, residues)
+        return residues
 
     def add(self, a: Element, b: Element) -> Element:
         """a + b; -inf plus anything is -inf."""
@@ -134,14 +152,14 @@ class Algebra:
         constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
         if unknown.exponent is None:
             return product
-        factor = self._constants.unify(np.asarray(constant))
+        factor = self._constants.unify(np.asarray(constant)).astype(np.float64)
         places = unknown.places + _binary_places(factor)
         if places > _MOST_PLACES:
             return self._as_unknown_exponent("Mul", product)
         return replace(
             product,
-            exponent=unknown.exponent * self.field.embed(factor, self.field.q) % self.field.q,
-            weight=unknown.weight * np.abs(factor.astype(np.float64)),
+            exponent=unknown.exponent * self._embed(factor, self.field.q) % self.field.q,
+            weight=unknown.weight * np.abs(factor),
             exponent_inputs=unknown.exponent_inputs,
             places=places,
         )
@@ -263,6 +281,14 @@ class Algebra:
             degree=np.where(zero, -np.inf, result.degree),
         )
         return self._as_unknown_exponent("Exp", masked)
+
+    def divide(self, a: Operand, b: Operand) -> Element:
+        """a / b; by a constant it is a product with the reciprocal, 1/3 being no float."""
+        if not isinstance(b, Element):
+            reciprocals = self._constants.reciprocals(np.asarray(b))
+            if reciprocals is not None:
+                return self.multiply(self.lift(a), reciprocals)
+        return self.multiply(self.lift(a), self.reciprocal(self.lift(b)))
 
     def reciprocal(self, a: Element) -> Element:
         """1 / a in the field."""

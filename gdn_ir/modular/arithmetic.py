@@ -89,8 +89,7 @@ def _multiply(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
 
 
 def _divide(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
-    # Also by constants: 1/3 is no float, but it is a residue.
-    return algebra.multiply(algebra.lift(x[0]), algebra.reciprocal(algebra.lift(x[1])))
+    return algebra.divide(x[0], x[1])
 
 
 def _reciprocal(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
@@ -172,7 +171,10 @@ def _reduce_sum(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
 def _reduce_mean(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
     value = algebra.lift(x[0])
     count = np.prod([float(value.shape[axis]) for axis in _axes(node, x, value)])
-    return _divide(algebra, node, [_reduce_sum(algebra, node, x), np.array(count)])
+    # A model that multiplies by 1/n instead holds it in the type of the data.
+    wide = node.inputs[0] is not None and node.inputs[0].dtype == ir.DataType.DOUBLE
+    divisor = np.array(count, np.float64 if wide else np.float32)
+    return algebra.divide(_reduce_sum(algebra, node, x), divisor)
 
 
 def _reduce_sum_square(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:

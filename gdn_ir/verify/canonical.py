@@ -29,10 +29,16 @@ def canonical_outputs(model: ir.Model) -> list[str]:
 
 
 class CanonicalHash:
-    """Hashes the values of a model, node by node."""
+    """Hashes the values of a model, node by node.
 
-    def __init__(self, model: ir.Model) -> None:
-        self._model = model
+    Args:
+        model: whose values.
+        draws: tells random numbers of this model from those of another; alike within one model
+            are only those of one name.
+    """
+
+    def __init__(self, model: ir.Model, draws: str = "") -> None:
+        self._model, self._draws = model, draws
         self._arrays: dict[ir.Value, Array] = {}
         self._functions: dict[ir.Function, str] = {}
 
@@ -74,7 +80,7 @@ class CanonicalHash:
             parts.append(self._functions[function])
         if not is_deterministic(node) and is_onnx(node):
             # Two draws are two draws, however alike the nodes are.
-            parts.append(node.outputs[0].name or "")
+            parts.append(f"{self._draws} {node.outputs[0].name}")
         digest = combine(*parts)
         return [f"{digest}.{index}" for index in range(len(node.outputs))]
 

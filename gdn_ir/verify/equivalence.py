@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
-from onnx_ir.passes import common
 
 from gdn_ir import pipeline
 from gdn_ir.facts import static_shape
@@ -30,7 +29,7 @@ _MOST_FAILURES = 12
 # Elements of all values of two models that are proved whole in seconds.
 _SMALL = 2**26
 EQUAL_BY_HASH = "equal by hash"
-_FOLDING = "fold-constants,cse,identity,dce"
+_FOLDING = "infer-shapes,fold-constants,cse,dce,infer-shapes,fold-constants,cse,identity,dce"
 
 
 @dataclass
@@ -68,7 +67,6 @@ def compare(before: ir.Model, after: ir.Model, seed: int | None = None) -> Compa
 def _folded(model: ir.Model) -> ir.Model:
     """A copy with shapes inferred and constants folded in the model's own types."""
     copy = model.clone()
-    common.ShapeInferencePass()(copy)
     run(copy, pipeline.parse(_FOLDING))
     return copy
 
@@ -76,7 +74,7 @@ def _folded(model: ir.Model) -> ir.Model:
 class _Comparing:
     def __init__(self, before: ir.Model, after: ir.Model, seed: int | None) -> None:
         self._before, self._after, self._seed = before, after, seed
-        hashing = CanonicalHash(before)
+        hashing = CanonicalHash(before, "first")
         self._old = hashing.leaves(before.graph)
         for node in before.graph:
             self._old.update(zip(node.outputs, hashing.node(node, self._old), strict=True))
@@ -105,7 +103,7 @@ class _Comparing:
 
     def _hash_after(self, *, prove_on_the_way: bool) -> None:
         """Hashes the second model; a pair of values that is proved equal gets one hash."""
-        hashing = CanonicalHash(self._after)
+        hashing = CanonicalHash(self._after, "second")
         self._new = hashing.leaves(self._after.graph)
         for node in self._after.graph:
             self._new.update(zip(node.outputs, hashing.node(node, self._new), strict=True))

@@ -19,6 +19,7 @@ from gdn_ir.modular.interpreter import Interpreter
 from gdn_ir.modular.one_node import OneNode
 from gdn_ir.modular.points import LOG2_BOUND, MOST_TRIALS, random_point, random_seed, unknowns
 from gdn_ir.modular.unsupported import UnsupportedOp
+from gdn_ir.verify import rounding
 
 Status = Literal["PROVED", "DIFFERENT", "UNDECIDED", "UNSUPPORTED"]
 
@@ -31,7 +32,9 @@ class Verdict:
 
     Attributes:
         status: PROVED equal at these shapes; DIFFERENT at a point where no hashed op has a part;
-            UNDECIDED where one has; UNSUPPORTED where an op has no meaning here.
+            UNDECIDED where one has, or where the models' constants differ and their values in
+            float64 do not by more than those may be rounded; UNSUPPORTED where an op has no
+            meaning here.
         reason: the output and index that differ, or the op; "" if PROVED.
         shapes: of the inputs by name, for which alone the verdict holds; one entry or several.
         log2_bound: log2 of the chance that graphs which differ were called equal.
@@ -101,6 +104,11 @@ def prove(
         difference = _first_difference(before, point, results)
         if difference is not None:
             status, reason = difference
+            if status == "DIFFERENT" and point.constants_may_be_rounded:
+                apart = rounding.distance(before, after, lower)
+                if apart <= rounding.MOST:
+                    status = "UNDECIDED"
+                    reason += f", by no more than constants may be rounded: {apart:.1e} of scale"
             return Verdict(status, reason, shapes, trials=trial + 1, seed=seed)
         degree = max((_degree(x) for result in results for x in result), default=0)
         bound = point.log2_bound(degree)

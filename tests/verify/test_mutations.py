@@ -15,7 +15,10 @@ from gdn_ir.optimizer import optimize
 from gdn_ir.verify.proof import prove
 
 _SMALL = {"heads": 1, "head_dim": 4, "chunk": 8}
-_INVERSE = "exp-mask,parallel-inverse{{{}}},scatter-to-concat,flatten-matmul,fold-constants,cse,dce"
+_INVERSE = (
+    "no-ops,exp-mask,parallel-inverse{{{}}},scatter-to-concat,flatten-matmul,identity,"
+    "fold-constants,cse,dce"
+)
 GRAPHS = {
     "fill-inf": ({"seq": 16}, None),
     "fill-zero": ({"seq": 16, "mask": "fill-zero"}, None),

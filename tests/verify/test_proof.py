@@ -114,6 +114,45 @@ def test_constants_a_rounding_apart_are_one_and_reported():
 
 
 @pytest.mark.parametrize(
+    "multiplied",
+    [
+        "c = Constant<value_float = 0.33333334>() z = Mul(x, c)",
+        "c = Constant<value_float = 0.33333337>() z = Mul(c, x)",
+        "c = Constant<value_float = 3.0>() a = Reciprocal(c) z = Mul(x, a)",
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_division_by_a_constant_is_a_product_with_its_rounded_reciprocal(multiplied, order):
+    texts = ["c = Constant<value_float = 3.0>() z = Div(x, c)", multiplied][::order]
+    verdict = prove(*map(model, texts))
+    assert verdict.status == "PROVED", verdict
+    assert verdict.unified, "what was rounded is told"
+
+
+def test_a_mean_is_a_sum_times_a_rounded_reciprocal():
+    axis = "r = Constant<value_ints = [1]>() "
+    mean = model(axis + "a = ReduceMean(x, r) z = Add(a, y)")
+    product = "c = Constant<value_float = {}>() a = ReduceSum(x, r) b = Mul(a, c) z = Add(b, y)"
+    assert prove(mean, model(axis + product.format(1 / 3))).status == "PROVED"
+    assert prove(mean, model(axis + product.format(0.3333))).status == "DIFFERENT"
+
+
+def test_division_is_exact_where_nothing_is_rounded():
+    three = "c = Constant<value_float = 3.0>() "
+    there_and_back = model(three + "a = Div(x, c) z = Mul(a, c)")
+    assert prove(there_and_back, model("z = Identity(x)")).status == "PROVED"
+
+
+def test_what_rounded_constants_may_explain_is_undecided():
+    one = "c = Constant<value_float = 1.0>() a = Add(x, c) z = Exp(a)"
+    e = "c = Constant<value_float = {}>() a = Exp(x) z = Mul(a, c)"
+    verdict = prove(model(one), model(e.format(2.7182817)))
+    assert verdict.status == "UNDECIDED"
+    assert "no more than constants may be rounded" in verdict.reason
+    assert prove(model(one), model(e.format(2.7181))).status == "DIFFERENT"
+
+
+@pytest.mark.parametrize(
     ("first", "second", "status"),
     [("0", "1", "DIFFERENT"), ("0", "0", "PROVED")],
 )

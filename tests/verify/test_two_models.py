@@ -98,6 +98,13 @@ def test_an_op_without_meaning_in_what_differs_is_named():
     assert "Det" in found.outputs["y"].reason
 
 
+def test_random_numbers_of_two_models_are_two():
+    draws = model("t = RandomNormalLike (x) y = Add (x, t)")
+    found = compare(draws, draws.clone())
+    assert found.status == "UNSUPPORTED"
+    assert "RandomNormalLike" in found.outputs["y"].reason
+
+
 def test_a_difference_is_shown_with_its_place_and_seed():
     found = outcome(model("y = Add (x, x)"), model("y = Mul (x, x)"), seed=5)
     verdict = found.comparison.outputs["y"]
