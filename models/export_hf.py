@@ -2,7 +2,7 @@
 
     python -m gdn_ir.models.export_hf --out tests/fixtures
 
-Each file is what torch.onnx.export (dynamo, opset 20, static shapes) makes, without optimization
+Each file is what torch.onnx.export (dynamo or TorchScript, opset 20, static shapes) makes, without optimization
 of ours, less what it says about the machine it was made on, and compressed with xz.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import lzma
 import sys
 import warnings
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from gdn_ir.models.graph_writer import OPSET
@@ -30,16 +32,23 @@ MAX_BYTES = 400_000
 
 @dataclasses.dataclass(frozen=True)
 class Fixture:
-    """One file: what is exported, on inputs of which shapes, and the names of its interface."""
+    """One file: what is exported, on inputs of which shapes, and the names of its interface.
+
+    A dimension with a name may have any size. `torchscript` is torch's older exporter, whose graphs
+    are ten times as large.
+    """
 
     form: str
-    inputs: dict[str, tuple[int, ...]]
+    inputs: dict[str, tuple[int | str, ...]]
     outputs: tuple[str, ...]
+    torchscript: bool = False
 
 
-def _rule_inputs(*, seq: int, key_heads: int, state: bool) -> dict[str, tuple[int, ...]]:
+def _rule_inputs(
+    *, seq: int | str, key_heads: int, state: bool
+) -> dict[str, tuple[int | str, ...]]:
     heads, dim = 2, 32
-    shapes: dict[str, tuple[int, ...]] = {
+    shapes: dict[str, tuple[int | str, ...]] = {
         "q": (1, seq, key_heads, dim),
         "k": (1, seq, key_heads, dim),
         "v": (1, seq, heads, dim),
@@ -65,6 +74,29 @@ FIXTURES = {
         inputs=_rule_inputs(seq=128, key_heads=2, state=False),
         outputs=("o", "final_state"),
     ),
+    "ts_fill_zero": Fixture(
+        form="fill-zero",
+        inputs=_rule_inputs(seq=128, key_heads=2, state=False),
+        outputs=("o", "final_state"),
+        torchscript=True,
+    ),
+    "scan_tokens": Fixture(
+        form="scan",
+        inputs=_rule_inputs(seq="T", key_heads=2, state=False),
+        outputs=("o", "final_state"),
+    ),
+    "ts_loop_tokens": Fixture(
+        form="scripted tokens",
+        inputs=_rule_inputs(seq="T", key_heads=2, state=False),
+        outputs=("o", "final_state"),
+        torchscript=True,
+    ),
+    "ts_loop_inverse": Fixture(
+        form="scripted inverse",
+        inputs={"A": (1, 2, 2, 64, 64)},
+        outputs=("inverse",),
+        torchscript=True,
+    ),
     "qwen3_5_tiny": Fixture(
         form="qwen3.5",
         inputs={"input_ids": (1, 128)},
@@ -80,7 +112,7 @@ def export(fixture: Fixture) -> ir.Model:
     """
     import torch
 
-    from gdn_ir.models import torch_forms
+    from gdn_ir.models import torch_forms, torch_loops
 
     modules: dict[str, Callable[[], Any]] = {
         "fill-inf": lambda: torch_forms.as_module(
@@ -90,23 +122,50 @@ def export(fixture: Fixture) -> ir.Model:
             torch_forms.installed_rule(l2norm=True, state=True)
         ),
         "fill-zero": lambda: torch_forms.as_module(torch_forms.fill_zero),
+        "scan": lambda: torch_forms.as_module(torch_loops.scan_tokens),
+        "scripted tokens": lambda: torch_loops.scripted_tokens,
+        "scripted inverse": lambda: torch_loops.scripted_inverse,
         "qwen3.5": torch_forms.tiny_qwen3_5,
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter, about itself
-        program: Any = torch.onnx.export(
-            modules[fixture.form](),
-            tuple(
-                torch.zeros(shape, dtype=torch.int64 if name == "input_ids" else torch.float32)
-                for name, shape in fixture.inputs.items()
-            ),
-            input_names=list(fixture.inputs),
-            output_names=list(fixture.outputs),
-            opset_version=OPSET,
-            dynamo=True,
-            verbose=False,
+    arguments = tuple(
+        torch.zeros(
+            [size if isinstance(size, int) else 8 for size in shape],
+            dtype=torch.int64 if name == "input_ids" else torch.float32,
         )
-    model: ir.Model = program.model
+        for name, shape in fixture.inputs.items()
+    )
+    open_axes = {
+        name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
+        for name, shape in fixture.inputs.items()
+    }
+    names: dict[str, Any] = {
+        "input_names": list(fixture.inputs),
+        "output_names": list(fixture.outputs),
+        "opset_version": OPSET,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporters, about themselves
+        if fixture.torchscript:
+            written = io.BytesIO()
+            torch.onnx.export(
+                modules[fixture.form](),
+                arguments,
+                written,
+                dynamo=False,
+                dynamic_axes=open_axes,
+                **names,
+            )
+            model = ir.from_proto(onnx.ModelProto.FromString(written.getvalue()))
+        else:
+            program: Any = torch.onnx.export(
+                modules[fixture.form](),
+                arguments,
+                dynamo=True,
+                verbose=False,
+                dynamic_shapes=tuple(open_axes.values()) if any(open_axes.values()) else None,
+                **names,
+            )
+            model = program.model
     strip(model)
     return model
 

@@ -16,6 +16,9 @@ RULES = {
     "hf_fill_inf": {},
     "hf_fill_inf_gqa_ragged_state": {"seq": 100, "key_heads": 1, "state": True},
     "hf_fill_zero": {},
+    "ts_fill_zero": {},
+    "scan_tokens": {"seq": 70},
+    "ts_loop_tokens": {"seq": 70},
 }
 
 
@@ -30,7 +33,10 @@ def test_is_small_valid_and_tells_no_path(name):
     model = load_fixture(name)
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     assert model.opset_imports == {"": 20}
-    interface = {v.name: tuple(v.shape) for v in model.graph.inputs}
+    interface = {
+        v.name: tuple(size if isinstance(size, int) else size.value for size in v.shape)
+        for v in model.graph.inputs
+    }
     assert interface == export_hf.FIXTURES[name].inputs
     assert tuple(v.name for v in model.graph.outputs) == export_hf.FIXTURES[name].outputs
 
@@ -43,6 +49,12 @@ def test_equals_the_recurrence(name):
         # See test_baseline: what these two lose in float32 is lost in every chunk form.
         limit = {"beta_two": 1e-4, "strong_decay": 1e-4}.get(family, 1e-5)
         assert error < limit, family
+
+
+def test_the_scripted_inverse_inverts():
+    a = np.tril(np.random.default_rng(0).standard_normal((1, 2, 2, 64, 64)) / 8, -1)
+    (inverse,) = session_for(load_fixture("ts_loop_inverse")).run(None, {"A": a.astype(np.float32)})
+    np.testing.assert_allclose(inverse, np.linalg.inv(np.eye(64) - a), atol=1e-5)
 
 
 def test_language_model_runs():

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.graph_view import scopes
 from gdn_ir.region import is_constant
 
 Edit = Callable[[ir.Model], None]
@@ -14,18 +15,22 @@ _INDEXED = {"Gather": 1, "Slice": 1, "CumSum": 1, "ScatterElements": 1}
 
 
 def mutations(model: ir.Model, rng: np.random.Generator) -> Iterator[tuple[str, Edit]]:
-    """Named edits of single nodes and constants, in random order, without end of repetition."""
-    nodes = list(range(len(model.graph)))
+    """Named edits of single nodes and constants, also in bodies, each once, in random order."""
+    nodes = range(len(_all_nodes(model)))
     edits = [_operator, _operand_order, _index, _constant, _mask_offset, _bypass, _permutation]
     choices = [(node, edit) for node in nodes for edit in edits]
     for position in rng.permutation(len(choices)):
         index, edit = choices[position]
-        node = model.graph.node(int(index))
+        node = _all_nodes(model)[index]
         made = edit(node, rng)
         if made is not None:
             name, change = made
             where = f"{name} at {node.op_type} '{node.outputs[0].name}'"
-            yield where, lambda copy, i=int(index), change=change: change(copy.graph.node(i), copy)
+            yield where, lambda copy, i=index, change=change: change(_all_nodes(copy)[i], copy)
+
+
+def _all_nodes(model: ir.Model) -> list[ir.Node]:
+    return [node for graph in scopes(model) for node in graph]
 
 
 def _operator(node, rng):
