@@ -11,7 +11,7 @@ import onnx_ir as ir
 import typer
 from rich.progress import Progress
 
-from gdn_ir import model_file, runtime
+from gdn_ir import model_file, place, runtime
 from gdn_ir.cli.optimize import print_proofs
 from gdn_ir.cli.printing import console, print_json, print_line, print_table
 from gdn_ir.evaluate import Array
@@ -29,7 +29,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Build the baseline, optimize, gate, run, and print a table of both."""
-    out.mkdir(parents=True, exist_ok=True)
+    place.make_folder(out)
     with Progress(console=console(), disable=as_json, transient=True) as progress:
         task = progress.add_task("building the baseline", total=4)
         baseline = build_unrolled(**_SIZE, mask="fill-zero")

@@ -52,9 +52,11 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Rewrite a model, check it, and write it if it passes."""
+    loaded = model_file.load(model)
+    model_file.check_place(loaded, output, inputs=[model])
     try:
         optimized, report = optimize_model(
-            model,
+            loaded,
             target=target,
             passes=passes,
             assume=assume or (),

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from gdn_ir import array_file, model_file
+from gdn_ir import array_file, model_file, place
 from gdn_ir.facts import Fact
 from gdn_ir.pass_manager import run
 from gdn_ir.pipeline import parse
@@ -46,7 +46,7 @@ class Replay:
 
 def write(folder: Path, evidence: Evidence, message: str, pipeline: str) -> None:
     """Writes before.onnx, after.onnx if there is one, pipeline.txt, about.json and inputs.npz."""
-    folder.mkdir(parents=True, exist_ok=True)
+    place.make_folder(folder)
     for name in ("before.onnx", "after.onnx", "inputs.npz"):
         (folder / name).unlink(missing_ok=True)
     model_file.save(evidence.before, folder / "before.onnx")

@@ -12,7 +12,7 @@ from onnx_text import model_of, ops_of, value_of
 
 import gdn_ir
 from gdn_ir import runtime
-from gdn_ir.cli import demo, printing
+from gdn_ir.cli import demo, optimize, printing
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.region import Region
 
@@ -304,7 +304,7 @@ def test_optimize_for_a_target_and_dump(cli, write, baseline, tmp_path):
         ("optimize m.onnx -o ./m.onnx", ["is an input"]),
         ("optimize m.onnx -o none/o.onnx", ["cannot write none/o.onnx: there is no folder"]),
         ("optimize m.onnx -o .", ["cannot write .: ", "is a folder"]),
-        ("optimize m.onnx -o o.onnx --dump text.onnx", ["text.onnx"]),
+        ("optimize m.onnx -o o.onnx --dump text.onnx", ["text.onnx is a file; name a folder"]),
     ],
 )
 def test_what_cannot_be_optimized(cli, write, tmp_path, line, words):
@@ -314,6 +314,16 @@ def test_what_cannot_be_optimized(cli, write, tmp_path, line, words):
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     cli(line).fails(2, *words)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("place", [".", "none/o.onnx", "m.onnx", "m.onnx/o.onnx"])
+def test_the_place_is_checked_before_the_work(cli, write, monkeypatch, place):
+    def work(*_, **__):
+        raise AssertionError("the work has begun")
+
+    write("m.onnx", NEG)
+    monkeypatch.setattr(optimize, "optimize_model", work)
+    cli(f"optimize m.onnx -o {place}").fails(2, f"cannot write {place}: ")
 
 
 DOUBLING = "optimize m.onnx -o o.onnx --passes parallel-inverse{method=doubling}"
