@@ -24,6 +24,8 @@ from gdn_ir.region import OpenRegion, Region, is_constant
 
 Property = Literal["strictly-lower", "finite"]
 
+# The basis of a fact that nothing but the user's word is behind.
+BY_USER = "stated by the user"
 _STATED = "gdn_ir.stated_facts"
 _MOST_LEVELS = 12
 
@@ -78,6 +80,16 @@ def state(model: ir.Model, text: str) -> None:
     values[name].meta.setdefault(_STATED, set()).add(stated)
 
 
+def stated(model: ir.Model) -> tuple[Fact, ...]:
+    """What the user stated about values of the model."""
+    values = ir.convenience.create_value_mapping(model.graph)
+    return tuple(
+        Fact(name, property_, BY_USER)
+        for name, value in values.items()
+        for property_ in sorted(value.meta.get(_STATED, ()))
+    )
+
+
 def satisfy(model: ir.Model, feeds: dict[str, Array]) -> None:
     """Makes numbers for the inputs of a model agree with what the user stated about them."""
     for value in model.graph.inputs:
@@ -94,7 +106,7 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
     """
     name = value.name or ""
     if "strictly-lower" in value.meta.get(_STATED, ()):
-        return Fact(name, "strictly-lower", "stated by the user")
+        return Fact(name, "strictly-lower", BY_USER)
     boundary = {value}
     for _ in range(_MOST_LEVELS):
         wider = _widen(boundary)

@@ -14,9 +14,9 @@ from gdn_ir import facts, model_file, pipeline, runtime, targets
 from gdn_ir.facts import Fact
 from gdn_ir.normal_form import normalise
 from gdn_ir.observers import Dumps, PassRecord, Record
-from gdn_ir.pass_base import Pass
+from gdn_ir.pass_base import CleanUp, Pass
 from gdn_ir.pass_manager import Observer, run
-from gdn_ir.verify import Evidence, VerificationFailed
+from gdn_ir.verify import Evidence, InvalidGraph, VerificationFailed
 from gdn_ir.verify.bisect import first_breaking_pass
 from gdn_ir.verify.canonical import CanonicalCheck
 from gdn_ir.verify.numeric import (
@@ -152,8 +152,8 @@ def optimize(
     try:
         run(optimized, parsed, [*watching, *observers])
     except VerificationFailed as failure:
-        # A graph that is not valid cannot be kept; the pipeline breaks its input again.
-        failure.evidence = failure.evidence or Evidence("", before)
+        ran = parsed[: len(record.passes)]
+        failure.evidence = failure.evidence or _evidence(failure, before, optimized, ran)
         raise
 
     report = Report(pipeline.to_text(parsed), verify, record.passes)
@@ -163,7 +163,7 @@ def optimize(
     report.proofs, report.region_errors = proof.verdicts, numeric.errors
     report.repeated = max(proof.repeated, numeric.repeated)
     report.warnings += map(str, [*proof.unproved, *numeric.not_run])
-    _refuse_unchecked(verify, proof, numeric, before)
+    _refuse_unchecked(verify, proof, numeric)
     if verify in ("full", "numeric"):
         _check_whole(before, optimized, parsed, report)
     elif rewrites:
@@ -171,19 +171,33 @@ def optimize(
     return optimized, report
 
 
-def _refuse_unchecked(
-    verify: Verify, proof: ProofGate, numeric: NumericGate, before: ir.Model
-) -> None:
+def _evidence(
+    failure: VerificationFailed, before: ir.Model, broken: ir.Model, ran: Sequence[Pass]
+) -> Evidence:
+    """What the last pass that ran was given and what it left, if that is a valid graph."""
+    *earlier, culprit = ran
+    given = before.clone()
+    run(given, earlier)
+    return Evidence(
+        str(culprit),
+        given,
+        None if isinstance(failure, InvalidGraph) else broken,
+        assumes=facts.stated(given),
+        clean_up=isinstance(culprit, CleanUp),
+    )
+
+
+def _refuse_unchecked(verify: Verify, proof: ProofGate, numeric: NumericGate) -> None:
     """A rewrite may lack the word of one gate, not of all that were asked for."""
     unproved = {(proved.where, proved.pass_text): proved for proved in proof.unproved}
     for left in numeric.not_run:
-        proved = unproved.get((left.where, left.pass_text))
+        proved = unproved.get((left.rewrite.where, left.rewrite.pass_text))
         if verify == "full" and proved is None:
             continue
         raise VerificationFailed(
-            f"no gate could check pass '{left.pass_text}': "
+            f"no gate could check pass '{left.rewrite.pass_text}': "
             + "; ".join(str(text) for text in (proved, left) if text is not None),
-            Evidence(left.pass_text, before),
+            Evidence.of(left.rewrite),
         )
 
 
