@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
-from gdn_ir.facts import static_shape
+from gdn_ir.facts import open_shape, static_shape
 from gdn_ir.graph_view import SCATTER_OPS, is_onnx, only_consumer, scopes
 from gdn_ir.matching import Constant, Op, OpIndex, Var
 from gdn_ir.modular.algebra import CannotDecide
@@ -19,6 +19,7 @@ from gdn_ir.modular.points import random_point, random_seed, value_at
 from gdn_ir.pass_base import Pass
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, random_samples
+from gdn_ir.wording import counted
 
 _PAD_NOTHING = Op("Pad", Var("x"), Constant("pads", lambda array: not array.any(), "all zero"))
 
@@ -57,8 +58,8 @@ class ScatterToConcat(Pass):
         # The exporters' [B, H, C, D] pieces get an axis to be written, which a Reshape removes
         # again: without both, the pieces are concatenated along the tokens.
         for inputs, output in ((list(map(_without_axis, pieces)), _reshaped(tail)), (pieces, tail)):
-            if static_shape(output) is None or None in map(static_shape, inputs):
-                reason = "a shape is not static"
+            if missing := open_shape([output, *inputs]):
+                reason = missing
                 continue
             try:
                 # The base is an input too: what it holds does not matter.
@@ -73,13 +74,16 @@ class ScatterToConcat(Pass):
             where = output.name or ""
             build = _concat([inputs[i] for i in order], axis)
             before, after = replace(model, region, build, tag=str(self))
-            text = f"{len(chain)} scatters into a constant"
+            text = f"{counted(len(chain), 'scatter')} into a constant"
             return self._record(region, where, text, before, after)
         return Declined(str(self), tail.name or "", reason)
 
     def _rewrite_pad(self, model: ir.Model, pad: ir.Node, x: ir.Value) -> Rewrite | Declined:
         if x.shape is None or x.dtype is None:
-            reason = f"a Pad that adds nothing to '{x.name}', whose type or rank is not known"
+            reason = (
+                f"a Pad that adds nothing to '{x.name}', whose type or rank is not known; run "
+                "onnx.shape_inference.infer_shapes on the model first"
+            )
             return Declined(str(self), pad.outputs[0].name or "", reason)
         region = Region.between([x], [pad.outputs[0]])
         where = region.outputs[0].name or ""

@@ -12,6 +12,7 @@ from gdn_ir import model_file
 from gdn_ir.cli.printing import print_json, print_line
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.observers import count_nodes
+from gdn_ir.wording import counted
 
 
 class Form(str, Enum):
@@ -72,4 +73,4 @@ def command(
     if as_json:
         print_json({"output": str(output), "form": form.value, "nodes": count_nodes(model)})
     else:
-        print_line(f"wrote {output}: {count_nodes(model)} nodes")
+        print_line(f"wrote {output}: {counted(count_nodes(model), 'node')}")

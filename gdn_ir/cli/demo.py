@@ -19,7 +19,8 @@ from gdn_ir.graph_view import copies, serial_steps
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.observers import count_nodes
-from gdn_ir.optimizer import Report, optimize
+from gdn_ir.optimizer import optimize
+from gdn_ir.report import Report
 
 _SIZE: dict[str, Any] = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
 

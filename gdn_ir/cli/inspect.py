@@ -13,6 +13,7 @@ from gdn_ir.cli.printing import print_json, print_line, print_table
 from gdn_ir.graph_view import copies, scopes, serial_steps
 from gdn_ir.observers import count_nodes, count_ops
 from gdn_ir.optimizer import DEFAULT_TARGET, optimize
+from gdn_ir.wording import counted
 
 
 def command(
@@ -26,8 +27,10 @@ def command(
         print_json({"model": str(model), **found})
         return
     print_line(
-        f"{model}: opset {found['opset']}, {found['nodes']} nodes, {found['serial_steps']} serial "
-        f"steps, {found['copies_in']} copies in, {found['copies_out']} copies out"
+        f"{model}: opset {found['opset']}, {counted(found['nodes'], 'node')}, "
+        f"{counted(found['serial_steps'], 'serial step')}, "
+        f"{counted(found['copies_in'], 'copy', 'copies')} in, "
+        f"{counted(found['copies_out'], 'copy', 'copies')} out"
     )
     for direction in ("inputs", "outputs"):
         for value in found[direction]:

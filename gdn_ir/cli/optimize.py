@@ -11,9 +11,11 @@ import typer
 
 from gdn_ir import model_file, targets
 from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
-from gdn_ir.optimizer import DEFAULT_TARGET, Report
+from gdn_ir.optimizer import DEFAULT_TARGET
 from gdn_ir.optimizer import optimize as optimize_model
+from gdn_ir.report import Report
 from gdn_ir.verify import VerificationFailed, reproducer
+from gdn_ir.wording import counted
 
 
 class Verify(str, Enum):
@@ -86,7 +88,7 @@ def group_rewrites(report: Report) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for record in report.passes:
         for rewrite in record.rewrites:
-            nodes = f"{len(rewrite.before.graph)} -> {len(rewrite.after.graph)} nodes"
+            nodes = f"{len(rewrite.before.graph)} -> {counted(len(rewrite.after.graph), 'node')}"
             text = f"{record.pass_text}: {rewrite.found}; {nodes}"
             groups.setdefault(text, []).append(rewrite.where)
     return groups
@@ -103,11 +105,17 @@ def print_proofs(report: Report) -> None:
     if proved:
         bound = math.ceil(max(verdict.log2_bound for verdict in proved))
         print_line(
-            f"proof: {len(proved)} of {len(verdicts)} distinct rewrites PROVED at their shapes, "
-            f"each wrong with a chance below 2^{bound}; {report.repeated} more are like one of them"
+            f"proof: {len(proved)} of {counted(len(verdicts), 'distinct rewrite')} PROVED at "
+            f"their shapes, each wrong with a chance below 2^{bound}{_repeated(report.repeated)}"
         )
     for one, other in sorted({pair for verdict in proved for pair in verdict.unified}):
         print_line(f"  {other!r} taken for {one!r}: they differ by rounding alone")
+
+
+def _repeated(number: int) -> str:
+    if number == 0:
+        return ""
+    return f"; {number} more {'is' if number == 1 else 'are'} like one of them"
 
 
 def _print(report: Report) -> None:
@@ -135,10 +143,14 @@ def _print(report: Report) -> None:
     if report.region_errors:
         worst = max(report.region_errors, key=lambda error: error.after)
         print_line(
-            f"numeric gate: passed on {len(report.region_errors)} outputs of worst-case runs; "
+            f"numeric gate: passed on {counted(len(report.region_errors), 'output')} of "
+            "worst-case runs; "
             f"largest error {worst.after:.1e} of scale ({worst.before:.1e} before) "
             f"at '{worst.where}' on {worst.sample}"
         )
+    if report.left_alone:
+        loops = ", ".join(counted(number, op) for op, number in report.left_alone.items())
+        print_line(f"left alone: {loops}")
     if report.whole_model:
         largest = max(error.difference for error in report.whole_model)
         print_line(f"whole model: outputs within {largest:.1e} of scale of the original's")

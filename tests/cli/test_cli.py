@@ -20,6 +20,13 @@ SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
 ADD = "g (float[2] x, float[2] w) => (float[2] y) { y = Add (x, w) }"
 NEG = "g (float[2] x) => (float[2] y) { y = Neg (x) }"
 
+LOOP = """g (int64 n, bool on, float[2] x) => (float[2] y) {
+  y = Loop (n, on, x) <body = b (int64 i, bool go, float[2] v) => (bool go_on, float[2] u) {
+    go_on = Identity (go)
+    u = Neg (v)
+  }>
+}"""
+
 
 @pytest.fixture(scope="module")
 def baseline():
@@ -296,10 +303,16 @@ def test_optimize_for_a_target_and_dump(cli, write, baseline, tmp_path):
             "optimize m.onnx -o o.onnx --passes parallel-inverse{leav=8}",
             ["pass 'parallel-inverse' has no option 'leav'; did you mean 'leaf'?"],
         ),
-        ("optimize m.onnx -o o.onnx --target npu2", ["no target 'npu2'; did you mean '"]),
+        ("optimize m.onnx -o o.onnx --target npu2", ["no target 'npu2'; there are: portable"]),
         ("optimize m.onnx -o o.onnx --target portable --passes dce", ["exclude each other"]),
-        ("optimize m.onnx -o o.onnx --assume x", ["--assume x: 'x' is no property"]),
+        ("optimize m.onnx -o o.onnx --passes ''", ["the pipeline is empty; name a pass"]),
+        ("optimize m.onnx -o o.onnx --assume x", ["--assume x: 'x' is no fact that can be stated"]),
+        ("optimize m.onnx -o o.onnx --assume x:finite", ["write NAME:FACT", "strictly-lower"]),
         ("optimize m.onnx -o o.onnx --assume q:strictly-lower", ["the model has no value 'q'"]),
+        (
+            "optimize m.onnx -o o.onnx --passes parallel-inverse{method=zzz}",
+            ["is one of block, substitution, doubling, neumann, not 'zzz'\n"],
+        ),
         ("optimize m.onnx -o m.onnx", ["cannot write m.onnx: ", "is an input"]),
         ("optimize m.onnx -o ./m.onnx", ["is an input"]),
         ("optimize m.onnx -o none/o.onnx", ["cannot write none/o.onnx: there is no folder"]),
@@ -387,6 +400,18 @@ def test_an_inverse_is_rewritten_on_the_user_s_word_under_the_gate(cli, write, b
     result = cli(ASSUME)
     assert (result.code, result.err) == (0, "")
     assert "  assumes 'A' strictly lower (stated by the user)\n" in result.out
+
+
+def test_what_was_passed_over_is_said(cli, write):
+    write("m.onnx", LOOP)
+    assert "left alone: 1 Loop\n" in cli("optimize m.onnx -o o.onnx").out
+    assert cli("optimize m.onnx -o o.onnx --json").json["left_alone"] == {"Loop": 1}
+    write("m.onnx", NEG.replace("[2]", "[2,2]"))
+    result = cli("optimize m.onnx -o o.onnx --assume x:strictly-lower")
+    assert "left alone" not in result.out
+    assert result.err == (
+        "warning: --assume x:strictly-lower was not used: no rewrite relied on it\n"
+    )
 
 
 # --- run ------------------------------------------------------------------------------------------
