@@ -72,7 +72,7 @@ def _print(
         [row, _text(before[row]), _text(after[row]), _gain(before[row], after[row])]
         for row in before
     ]
-    print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, ""], rows)
+    print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, "gain"], rows)
     print_line(f"pipeline: {report.pipeline}")
     print_proofs(report)
     print_line("errors: largest, relative to the largest output, against the float64 recurrence")

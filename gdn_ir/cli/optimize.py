@@ -11,6 +11,7 @@ import typer
 
 from gdn_ir import model_file, targets
 from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
+from gdn_ir.cli.rejected import Rejected
 from gdn_ir.optimizer import DEFAULT_TARGET
 from gdn_ir.optimizer import optimize as optimize_model
 from gdn_ir.report import Report
@@ -70,8 +71,9 @@ def command(
         folder = output.with_name(f"{output.name}.reproducer")
         text = passes or targets.load(target or DEFAULT_TARGET).pipeline
         reproducer.write(folder, failure.evidence, str(failure), text)
-        raise VerificationFailed(
-            f"{failure}; nothing written but a reproducer: gdn-ir verify --replay {folder}"
+        raise Rejected(
+            f"{failure}; nothing written but a reproducer: gdn-ir verify --replay {folder}",
+            {"reproducer": str(folder)},
         ) from None
     model_file.save(optimized, output, inputs=[model])
     if as_json:

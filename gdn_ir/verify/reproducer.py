@@ -84,8 +84,11 @@ def replay(folder: Path) -> Replay:
         assumes = [Fact(**fact) for fact in about["assumes"]]
         message, seed, pass_text = about["message"], about["seed"], about["pass"]
         clean_up = about["clean_up"]
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{folder} is no reproducer folder: {error}") from None
+    except (OSError, KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{folder} is no reproducer folder: it holds no readable {_ABOUT}; "
+            "name the folder that optimize wrote"
+        ) from None
     before = model_file.load(folder / "before.onnx")
     if not (folder / "after.onnx").exists():
         return Replay(message, failure=_run_again(before, pass_text, assumes))

@@ -1,7 +1,9 @@
 """The command line as a user meets it: what it prints, what it writes, what it exits with."""
 
+import json
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import onnx
@@ -99,7 +101,11 @@ def test_bad_usage(cli, write, tmp_path, line, word):
         (MemoryError(), 3, ["out of memory"]),
         (ValueError("two\nlines"), 2, ["error: two lines\n"]),
         (gdn_ir.VerificationFailed("pass 'p'"), 1, ["error: pass 'p'\n"]),
-        (PermissionError(13, "Permission denied", "m.onnx"), 2, ["Permission denied: 'm.onnx'"]),
+        (
+            PermissionError(13, "Permission denied", "m.onnx"),
+            2,
+            ["m.onnx: Permission denied"],
+        ),
     ],
 )
 def test_errors_have_codes_and_one_line(cli, monkeypatch, error, code, words):
@@ -108,6 +114,31 @@ def test_errors_have_codes_and_one_line(cli, monkeypatch, error, code, words):
 
     monkeypatch.setattr(gdn_ir.model_file, "load", load)
     cli("inspect m.onnx").fails(code, *words)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("inspect none.onnx --json", 2, "cannot read none.onnx: No such file"),
+        ("inspect --json", 2, "Missing argument 'model'"),
+        ("optimise --json", 2, "No such command 'optimise'"),
+        ("run m.onnx --json --inputs none.npz", 2, "cannot read none.npz"),
+    ],
+)
+def test_errors_as_json(cli, write, line, code, words):
+    write("m.onnx", NEG)
+    result = cli(line)
+    found = json.loads(result.out)
+    assert (result.code, result.err, found.pop("exit_code")) == (code, "", code)
+    assert words in found.pop("error")
+    assert found == {}
+
+
+def test_a_wrong_choice_is_told_once(cli, write):
+    write("m.onnx", NEG)
+    result = cli("optimize m.onnx -o o.onnx --verify foo")
+    result.fails(2, "Invalid value for '--verify': 'foo' is not one of 'full', 'proof', ")
+    assert result.err.count("'structure'") == 1
 
 
 def test_debug_prints_the_traceback_of_a_bug(cli, monkeypatch):
@@ -351,6 +382,9 @@ def test_an_unsafe_inverse_is_rejected_and_nothing_written(cli, write, long_chun
         "gdn-ir verify --replay o.onnx.reproducer",
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "o.onnx.reproducer"]
+    found = json.loads(cli(f"{DOUBLING} --json").out)
+    assert (found["exit_code"], found["reproducer"]) == (1, "o.onnx.reproducer")
+    assert found["error"].startswith("numeric gate: pass 'parallel-inverse")
     again = cli("verify --replay o.onnx.reproducer")
     assert again.code == 1
     assert "proof: PROVED at " in again.out
@@ -480,35 +514,50 @@ def broken_archive(folder):
     (folder / "i.npz").write_bytes((folder / "i.npz").read_bytes()[:60])
 
 
+def broken_array(folder):
+    np.savez(folder / "i.npz", x=np.float32([1, 2]), w=np.float32([1, 2]))
+    content = (folder / "i.npz").read_bytes()
+    (folder / "i.npz").write_bytes(content.replace(np.float32([1, 2]).tobytes(), b"damaged.", 1))
+
+
+def other_archive(folder):
+    with zipfile.ZipFile(folder / "i.npz", "w") as archive:
+        archive.writestr("x", "hello")
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        pytest.param(lambda to: None, ["i.npz"], id="missing"),
+        pytest.param(lambda to: None, ["cannot read i.npz: No such file"], id="missing"),
+        pytest.param(
+            lambda to: (to / "i.npz").mkdir(), ["cannot read i.npz: Is a directory"], id="folder"),
         pytest.param(
             lambda to: np.savez(to / "i.npz", x=np.float32([1, 2])),
-            ["i.npz lacks the inputs w; it needs an array for each"], id="input missing"),
+            ["i.npz does not fit m.onnx: it lacks 'w'; add an array for each\n"], id="lacking"),
         pytest.param(
             lambda to: np.savez(to / "i.npz", x=np.float32([1, 2]), w=np.float32([1, 2]), q=1, r=2),
-            ["i.npz has q, r, which the model takes no input for"], id="unknown names"),
+            ["'q', 'r' is no input; there are: x, w\n"], id="unknown names"),
         pytest.param(
-            lambda to: np.savez(to / "i.npz", x=np.zeros(2), w=np.zeros(2)),
-            ["ONNX Runtime: ", "double"], id="type"),
+            lambda to: np.savez(to / "i.npz", x=np.float32([1, 2]), v=0),
+            ["it lacks 'w'; add an array for each; 'v' is no input"], id="both"),
         pytest.param(
-            lambda to: np.savez(to / "i.npz", x=np.zeros(3, np.float32), w=np.zeros(2, np.float32)),
-            ["ONNX Runtime: ", "dimensions"], id="shape"),
+            lambda to: np.savez(to / "i.npz", x=np.zeros(2), w=np.zeros(2, np.float32)),
+            [": 'x' is float64, not float32; convert it with .astype\n"], id="type"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.float32([1, 2, 3]), w=np.float32(1)),
+            [": 'x' has shape [3], not [2]; 'w' has shape [], not [2]\n"], id="shape"),
         pytest.param(
             lambda to: (to / "i.npz").write_text("hello"),
-            ["cannot read i.npz as .npz"], id="text"),
+            ["cannot read i.npz: it is no .npz file, or a damaged one"], id="text"),
         pytest.param(
             lambda to: np.savez(to / "i.npz", x=np.array([{}]), w=0),
-            ["cannot read i.npz as .npz"], id="pickled"),
+            ["cannot read i.npz: 'x' holds Python objects; save numbers"], id="pickled"),
+        pytest.param(one_array, ["it is no .npz file, or a damaged one"], id="one array"),
         pytest.param(
-            one_array,
-            ["cannot read i.npz as .npz"], id="one array"),
-        pytest.param(
-            lambda to: (to / "i.npz").touch(), ["cannot read i.npz as .npz"], id="empty"),
-        pytest.param(
-            broken_archive, ["cannot read i.npz as .npz"], id="truncated"),
+            lambda to: (to / "i.npz").touch(), ["it is no .npz file, or a"], id="empty"),
+        pytest.param(broken_archive, ["it is no .npz file, or a damaged one"], id="truncated"),
+        pytest.param(broken_array, ["cannot read i.npz: 'x' is damaged"], id="broken array"),
+        pytest.param(other_archive, ["cannot read i.npz: 'x' is no array"], id="other archive"),
     ],
 )  # fmt: skip
 def test_inputs_that_do_not_fit(cli, write, tmp_path, make, words):
@@ -518,9 +567,28 @@ def test_inputs_that_do_not_fit(cli, write, tmp_path, make, words):
     assert not (tmp_path / "o.npz").exists()
 
 
-def test_outputs_that_cannot_be_written(cli, write):
+def test_symbolic_dimensions_take_any_size(cli, write):
+    write("m.onnx", "g (float[n, 2] x) => (float[n, 2] y) { y = Neg (x) }")
+    np.savez("i.npz", x=np.zeros((3, 2), np.float32))
+    assert cli("run m.onnx --inputs i.npz").code == 0
+    np.savez("i.npz", x=np.zeros((3, 1), np.float32))
+    cli("run m.onnx --inputs i.npz").fails(2, ": 'x' has shape [3, 1], not [n,2]\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("none/o.npz", "there is no folder"),
+        (".", "is a folder; name a file"),
+        ("m.onnx", "is an input; choose another name"),
+        ("i.npz", "is an input; choose another name"),
+    ],
+)
+def test_outputs_that_cannot_be_written(cli, write, monkeypatch, place, words):
     write("m.onnx", NEG)
-    cli("run m.onnx --outputs none/o.npz").fails(2, "none/o.npz")
+    np.savez("i.npz", x=np.float32([1, 2]))
+    monkeypatch.setattr(runtime, "session", None)  # the place is checked before the run
+    cli(f"run m.onnx --inputs i.npz --outputs {place}").fails(2, f"cannot write {place}: ", words)
 
 
 def test_outputs_are_where_it_says(cli, write, tmp_path):
