@@ -31,8 +31,8 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version."),
-    debug: bool = typer.Option(False, "--debug", help="Print tracebacks of internal errors."),
+    version: bool = typer.Option(False, "--version", help="Print the version and end."),
+    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an internal error."),
 ) -> None:
     if version:
         typer.echo(f"gdn-ir {__version__}")

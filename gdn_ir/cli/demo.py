@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from gdn_ir import model_file, place, runtime
 from gdn_ir.cli.optimize import print_proofs
-from gdn_ir.cli.printing import console, print_json, print_line, print_table
+from gdn_ir.cli.printing import AsJson, console, print_json, print_line, print_table
 from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import copies, serial_steps
 from gdn_ir.models.baseline import build_unrolled
@@ -26,8 +26,10 @@ _SIZE: dict[str, Any] = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Folder for the two models.")] = Path("demo"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where to write the two models; made if missing.")
+    ] = Path("demo"),
+    as_json: AsJson = False,
 ) -> None:
     """Build the baseline, optimize, gate, run, and print a table of both."""
     place.make_folder(out)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import typer
 
 from gdn_ir import model_file, targets
-from gdn_ir.cli.printing import print_json, print_line, print_table
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
 from gdn_ir.graph_view import copies, scopes, serial_steps
 from gdn_ir.observers import count_nodes, count_ops
 from gdn_ir.optimizer import DEFAULT_TARGET, optimize
@@ -17,8 +17,8 @@ from gdn_ir.wording import counted
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="The model to look at.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file to look at.")],
+    as_json: AsJson = False,
 ) -> None:
     """Show a model's GDN regions, what would replace them, and what is left alone and why."""
     loaded = model_file.load(model)

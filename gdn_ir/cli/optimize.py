@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gdn_ir import model_file, targets
-from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table, print_warning
 from gdn_ir.cli.rejected import Rejected
 from gdn_ir.optimizer import DEFAULT_TARGET
 from gdn_ir.optimizer import optimize as optimize_model
@@ -30,29 +30,45 @@ class Verify(str, Enum):
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="The model to rewrite.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file to rewrite.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The .onnx file to write; not the input."
+        ),
+    ],
     target: Annotated[
-        str | None, typer.Option(help="Whose pipeline to run; default: portable.")
+        str | None,
+        typer.Option(help="Run the pipeline of this target.", show_default=DEFAULT_TARGET),
     ] = None,
     passes: Annotated[
-        str | None, typer.Option(help="Pipeline text to run instead, e.g. 'exp-mask,dce'.")
+        str | None,
+        typer.Option(
+            metavar="PIPELINE",
+            help="Run these passes instead, e.g. 'exp-mask,parallel-inverse{leaf=32}'.",
+        ),
     ] = None,
     assume: Annotated[
         list[str] | None,
-        typer.Option(help="A fact to take your word for: NAME:strictly-lower. Repeatable."),
+        typer.Option(
+            metavar="NAME:FACT",
+            help="Take your word for FACT, strictly-lower, of value NAME; repeatable.",
+        ),
     ] = None,
     verify: Annotated[
         Verify,
         typer.Option(
-            help="full: prove each rewrite in exact arithmetic and run it on its worst inputs; "
-            "proof: prove only, and fail where that cannot be decided; numeric: run only."
+            help="Gates; full: proof and numeric; proof: must be proved in exact arithmetic; "
+            "numeric: as accurate on its worst inputs; structure, none: no gate."
         ),
     ] = Verify.FULL,
     dump: Annotated[
-        Path | None, typer.Option(help="A folder for the model after each pass.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Write the model after each pass there, as NNN-pass.onnx."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rewrite a model, check it, and write it if it passes."""
     loaded = model_file.load(model)

@@ -12,16 +12,26 @@ import onnx_ir as ir
 import typer
 
 from gdn_ir import array_file, model_file, runtime
-from gdn_ir.cli.printing import print_json, print_line, print_table
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
 from gdn_ir.evaluate import Array
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="The model to run.")],
-    inputs: Annotated[Path | None, typer.Option(help="An .npz with an array an input.")] = None,
-    outputs: Annotated[Path | None, typer.Option(help="Where to write the outputs, .npz.")] = None,
-    seed: Annotated[int, typer.Option(help="For random inputs, when none are given.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file to run.")],
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An .npz with an array for each input, by name.",
+            show_default="random, N(0, 1) / 8",
+        ),
+    ] = None,
+    outputs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the outputs to this .npz, by name."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Run a model once on ONNX Runtime, on given or on small random inputs."""
     loaded = model_file.load(model)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gdn_ir import model_file
-from gdn_ir.cli.printing import print_json, print_line, print_table
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
 from gdn_ir.cli.rejected import Rejected
 from gdn_ir.verify import reproducer
 from gdn_ir.verify.equivalence import EQUAL_BY_HASH
@@ -27,22 +27,32 @@ class Gates(str, Enum):
 
 
 def command(
-    before: Annotated[Path | None, typer.Argument(help="The model taken to be right.")] = None,
-    after: Annotated[Path | None, typer.Argument(help="The model to check against it.")] = None,
+    before: Annotated[
+        Path | None,
+        typer.Argument(metavar="BEFORE", help="The .onnx file that is taken to be right."),
+    ] = None,
+    after: Annotated[
+        Path | None, typer.Argument(metavar="AFTER", help="The .onnx file to check against it.")
+    ] = None,
     verify: Annotated[
         Gates,
         typer.Option(
-            help="full: prove and run, and accept what runs alike where a proof cannot decide; "
-            "proof: prove only; numeric: run only."
+            help="Gates; full: proof and numeric; proof: must be proved in exact arithmetic; "
+            "numeric: as accurate on random and on equal tokens."
         ),
     ] = Gates.FULL,
     seed: Annotated[
-        int | None, typer.Option(help="Of the proof's random points; default: a fresh one.")
+        int | None,
+        typer.Option(min=0, help="Seed of the proof's random points.", show_default="fresh"),
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option(help="A reproducer folder to run again instead.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Instead of two models: check the reproducer that a failed optimize left.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that two models of one interface compute the same."""
     if replay is not None:

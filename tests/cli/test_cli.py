@@ -9,12 +9,13 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import typer
 from fixture_files import fixture_bytes
 from onnx_text import model_of, ops_of, value_of
 
 import gdn_ir
 from gdn_ir import runtime
-from gdn_ir.cli import demo, optimize, printing
+from gdn_ir.cli import app, demo, optimize, printing
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.region import Region
 
@@ -66,6 +67,17 @@ def test_every_command_has_help(cli, command):
     assert "--json" in result.out
 
 
+def test_every_option_says_what_it_means_in_one_line():
+    for name, command in typer.main.get_command(app).commands.items():
+        for parameter in command.params:
+            text = parameter.help
+            assert text, f"{name}: {parameter.name}"
+            assert text[0].isupper(), f"{name}: {parameter.name}"
+            assert text.endswith("."), f"{name}: {parameter.name}"
+            assert "\n" not in text
+            assert len(text) <= 150
+
+
 def test_version(cli):
     assert cli("--version").out == f"gdn-ir {gdn_ir.__version__}\n"
 
@@ -74,15 +86,17 @@ def test_version(cli):
     ("line", "word"),
     [
         ("optimise m.onnx", "optimise"),
-        ("optimize", "model"),
+        ("optimize", "MODEL"),
         ("optimize m.onnx", "--output"),
         ("optimize m.onnx -o", "-o"),
         ("optimize m.onnx -o o.onnx --verify most", "most"),
         ("optimize m.onnx -o o.onnx --quick", "--quick"),
-        ("inspect", "model"),
+        ("inspect", "MODEL"),
         ("inspect a.onnx b.onnx", "b.onnx"),
-        ("run", "model"),
+        ("run", "MODEL"),
         ("run m.onnx --seed one", "--seed"),
+        ("run m.onnx --seed -1", "--seed"),
+        ("build -o b.onnx --chunk 2000", "--chunk"),
         ("build", "--output"),
         ("build -o b.onnx --mask zero", "zero"),
         ("build -o b.onnx --seq many", "--seq"),
@@ -120,7 +134,7 @@ def test_errors_have_codes_and_one_line(cli, monkeypatch, error, code, words):
     ("line", "code", "words"),
     [
         ("inspect none.onnx --json", 2, "cannot read none.onnx: No such file"),
-        ("inspect --json", 2, "Missing argument 'model'"),
+        ("inspect --json", 2, "Missing argument 'MODEL'"),
         ("optimise --json", 2, "No such command 'optimise'"),
         ("run m.onnx --json --inputs none.npz", 2, "cannot read none.npz"),
     ],
