@@ -9,6 +9,7 @@ import onnx_ir as ir
 import typer
 
 from gdn_ir import model_file, targets
+from gdn_ir.cli.optimize import print_left_alone
 from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
 from gdn_ir.graph_view import copies, scopes, serial_steps
 from gdn_ir.observers import count_nodes, count_ops
@@ -51,6 +52,7 @@ def command(
         print_line(
             f"declined by {declined['pass_text']}: '{declined['where']}': {declined['reason']}"
         )
+    print_left_alone(found["left_alone"])
     for name, lacking in found["targets"].items():
         state = f"lacks {', '.join(lacking)}" if lacking else "has every op"
         print_line(f"target {name}: {state}")
@@ -81,6 +83,7 @@ def _describe(model: ir.Model) -> dict[str, Any]:
         "outputs": list(map(_value, model.graph.outputs)),
         "ops": dict(count_ops(model).most_common()),
         "regions": regions,
+        "left_alone": report.left_alone,
         "declined": [vars(d) for record in report.passes for d in record.declined],
         "targets": {name: _lacking(model, targets.load(name)) for name in targets.names()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -130,6 +131,12 @@ def print_proofs(report: Report) -> None:
         print_line(f"  {other!r} taken for {one!r}: they differ by rounding alone")
 
 
+def print_left_alone(loops: Mapping[str, int]) -> None:
+    """How many loops of each kind stay."""
+    if loops:
+        print_line("left alone: " + ", ".join(counted(n, kind) for kind, n in loops.items()))
+
+
 def _repeated(number: int) -> str:
     if number == 0:
         return ""
@@ -166,9 +173,7 @@ def _print(report: Report) -> None:
             f"largest error {worst.after:.1e} of scale ({worst.before:.1e} before) "
             f"at '{worst.where}' on {worst.sample}"
         )
-    if report.left_alone:
-        loops = ", ".join(counted(number, op) for op, number in report.left_alone.items())
-        print_line(f"left alone: {loops}")
     if report.whole_model:
         largest = max(error.difference for error in report.whole_model)
         print_line(f"whole model: outputs within {largest:.1e} of scale of the original's")
+    print_left_alone(report.left_alone)
