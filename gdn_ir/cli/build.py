@@ -45,7 +45,7 @@ def command(
     mask: Annotated[
         Mask,
         typer.Option(
-            help="Masks of the decay; fill-inf: as transformers now has them; fill-zero: as it had."
+            help="Masks of the decay; fill-inf: of transformers now; fill-zero: its older ones."
         ),
     ] = Mask.FILL_INF,
     batch: Annotated[int, typer.Option(help="Number of sequences.")] = 1,
