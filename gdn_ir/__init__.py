@@ -6,8 +6,9 @@ gdn_ir.save(model, "model.opt.onnx")
 """
 
 from gdn_ir.model_file import BadModel, load, save
-from gdn_ir.optimizer import Report, optimize
+from gdn_ir.optimizer import optimize
 from gdn_ir.pipeline import BadPipeline
+from gdn_ir.report import Report
 from gdn_ir.verify import VerificationFailed
 
 __version__ = "0.1.0"

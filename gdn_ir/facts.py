@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -21,9 +21,14 @@ from gdn_ir.modular.points import (
     value_at,
 )
 from gdn_ir.region import OpenRegion, Region, is_constant
+from gdn_ir.wording import did_you_mean
 
 Property = Literal["strictly-lower", "finite"]
 
+# What a pass can make use of; that numbers are finite, all of them suppose anyway.
+MAY_BE_STATED: tuple[Property, ...] = ("strictly-lower",)
+# The basis of a fact that nothing but the user's word is behind.
+BY_USER = "stated by the user"
 _STATED = "gdn_ir.stated_facts"
 _MOST_LEVELS = 12
 
@@ -64,18 +69,45 @@ def state(model: ir.Model, text: str) -> None:
     """Takes a user's word for a fact: `A:strictly-lower`.
 
     Raises:
-        ValueError: no such property, or no value of that name.
+        ValueError: no fact that can be stated, no value of that name, or one of another shape.
     """
-    name, _, stated = text.rpartition(":")
-    if stated not in get_args(Property):
+    name, _, property_ = text.rpartition(":")
+    if property_ not in MAY_BE_STATED:
         raise ValueError(
-            f"--assume {text}: '{stated}' is no property; write NAME:PROPERTY with one of "
-            + ", ".join(get_args(Property))
+            f"--assume {text}: '{property_}' is no fact that can be stated; write NAME:FACT, "
+            f"where FACT is {' or '.join(MAY_BE_STATED)}"
         )
     values = ir.convenience.create_value_mapping(model.graph)
     if name not in values:
-        raise ValueError(f"--assume {text}: the model has no value '{name}'")
-    values[name].meta.setdefault(_STATED, set()).add(stated)
+        raise ValueError(
+            f"--assume {text}: the model has no value '{name}'{did_you_mean(name, values, most=3)}"
+        )
+    if not _may_be_square(values[name]):
+        raise ValueError(
+            f"--assume {text}: '{name}' has shape {values[name].shape}; "
+            "name a value that is square on its last two axes"
+        )
+    values[name].meta.setdefault(_STATED, set()).add(property_)
+
+
+def _may_be_square(value: ir.Value) -> bool:
+    """As far as its shape is known."""
+    if value.shape is None:
+        return True
+    if len(value.shape) < 2:
+        return False
+    rows, columns = value.shape[-2:]
+    return rows == columns or not (isinstance(rows, int) and isinstance(columns, int))
+
+
+def stated(model: ir.Model) -> tuple[Fact, ...]:
+    """What the user stated about values of the model."""
+    values = ir.convenience.create_value_mapping(model.graph)
+    return tuple(
+        Fact(name, property_, BY_USER)
+        for name, value in values.items()
+        for property_ in sorted(value.meta.get(_STATED, ()))
+    )
 
 
 def satisfy(model: ir.Model, feeds: dict[str, Array]) -> None:
@@ -94,7 +126,7 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
     """
     name = value.name or ""
     if "strictly-lower" in value.meta.get(_STATED, ()):
-        return Fact(name, "strictly-lower", "stated by the user")
+        return Fact(name, "strictly-lower", BY_USER)
     boundary = {value}
     for _ in range(_MOST_LEVELS):
         wider = _widen(boundary)
@@ -156,3 +188,16 @@ def static_shape(value: ir.Value) -> tuple[int, ...] | None:
     if value.shape is None or not value.shape.is_static():
         return None
     return value.shape.numpy()
+
+
+def open_shape(values: Iterable[ir.Value]) -> str | None:
+    """Of the first value without a static shape: what is missing and what to do; None if none."""
+    for value in values:
+        if value.shape is None:
+            return f"the shape of '{value.name}' is not known; put infer-shapes before this pass"
+        if not value.shape.is_static():
+            return (
+                f"the shape {value.shape} of '{value.name}' is not static; "
+                "bind it with --dim, or export the model at fixed sizes"
+            )
+    return None

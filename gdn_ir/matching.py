@@ -18,6 +18,7 @@ import onnx_ir as ir
 from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import is_onnx
 from gdn_ir.region import is_constant
+from gdn_ir.wording import counted
 
 Binding = dict[str, ir.Value]
 
@@ -115,7 +116,9 @@ class Op:
     ) -> Binding | Mismatch:
         bound: Binding = {}
         if len(node.inputs) < len(patterns):
-            return Mismatch(node.outputs[0].name or "?", f"has {len(node.inputs)} inputs")
+            return Mismatch(
+                node.outputs[0].name or "?", f"has {counted(len(node.inputs), 'input')}"
+            )
         for pattern, value in zip(patterns, node.inputs, strict=False):
             if value is None:
                 return Mismatch(node.outputs[0].name or "?", "lacks an optional input")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from gdn_ir import model_file
+from gdn_ir import model_file, place
 from gdn_ir.graph_view import scopes
 from gdn_ir.pass_base import Pass
 from gdn_ir.pass_manager import Observer
@@ -94,6 +94,6 @@ class Dumps(Observer):
         self._write(model, pass_.name)
 
     def _write(self, model: ir.Model, name: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        place.make_folder(self._folder)
         model_file.save(model, self._folder / f"{self._count:03d}-{name}.onnx")
         self._count += 1

@@ -1,99 +1,33 @@
-"""The main job: a model through a pipeline, checked, with a report of what happened."""
+"""The main job: a model through a pipeline, checked, and what is to be reported of it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import get_args
 
 import onnx_ir as ir
 
 from gdn_ir import facts, model_file, pipeline, runtime, targets
-from gdn_ir.facts import Fact
+from gdn_ir.facts import BY_USER, Fact
 from gdn_ir.normal_form import normalise
-from gdn_ir.observers import Dumps, PassRecord, Record
-from gdn_ir.pass_base import Pass
+from gdn_ir.observers import Dumps, Record, count_ops
+from gdn_ir.pass_base import CleanUp, Pass
 from gdn_ir.pass_manager import Observer, run
-from gdn_ir.verify import Evidence, VerificationFailed
+from gdn_ir.report import Report, Verify
+from gdn_ir.rewrite import Rewrite
+from gdn_ir.verify import Evidence, InvalidGraph, VerificationFailed
 from gdn_ir.verify.bisect import first_breaking_pass
 from gdn_ir.verify.canonical import CanonicalCheck
-from gdn_ir.verify.numeric import (
-    NumericGate,
-    RegionError,
-    WholeModelError,
-    compare_models,
-    is_small_enough,
-)
-from gdn_ir.verify.proof_gate import ProofGate, ProvedRewrite
+from gdn_ir.verify.numeric import NumericGate, compare_models, is_small_enough
+from gdn_ir.verify.proof_gate import ProofGate
 from gdn_ir.verify.structure import StructureCheck
 
-Verify = Literal["full", "proof", "numeric", "structure", "none"]
 DEFAULT_TARGET = "portable"
-
-
-@dataclass
-class Report:
-    """What `optimize` did and how far it was checked.
-
-    Attributes:
-        pipeline: its text.
-        verify: the level that was asked for.
-        passes: a record for each pass.
-        assumes: every fact about a boundary value that a rewrite relied on, as text.
-        warnings: what a user should know before deploying the model.
-        proofs: proof gate, one entry for each distinct rewrite.
-        region_errors: numeric gate, one entry for each output, sample and distinct region.
-        repeated: rewrites that were equal to one that had been checked.
-        whole_model: numeric gate of the model as a whole; empty if it was not run.
-    """
-
-    pipeline: str
-    verify: Verify
-    passes: list[PassRecord]
-    assumes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    proofs: list[ProvedRewrite] = field(default_factory=list)
-    region_errors: list[RegionError] = field(default_factory=list)
-    repeated: int = 0
-    whole_model: list[WholeModelError] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """The report in plain numbers, strings and lists."""
-        return {
-            "pipeline": self.pipeline,
-            "verify": self.verify,
-            "passes": [
-                {
-                    "pass": record.pass_text,
-                    "nodes_before": record.nodes_before,
-                    "nodes_after": record.nodes_after,
-                    "op_delta": record.op_delta,
-                    "seconds": round(record.seconds, 3),
-                    "rewrites": [
-                        {
-                            "where": rewrite.where,
-                            "found": rewrite.found,
-                            "nodes_before": len(rewrite.before.graph),
-                            "nodes_after": len(rewrite.after.graph),
-                            "assumes": list(map(str, rewrite.assumes)),
-                        }
-                        for rewrite in record.rewrites
-                    ],
-                    "declined": [vars(declined) for declined in record.declined],
-                }
-                for record in self.passes
-            ],
-            "assumes": self.assumes,
-            "warnings": self.warnings,
-            "proofs": [
-                {"where": p.where, "pass": p.pass_text, **vars(p.verdict)} for p in self.proofs
-            ],
-            "region_errors": [vars(error) for error in self.region_errors],
-            "repeated_regions": self.repeated,
-            "whole_model": [vars(error) for error in self.whole_model],
-        }
+# Serial loops, whose bodies are rewritten but which stay loops.
+_LOOPS = ("Loop", "Scan")
 
 
 def optimize(
@@ -152,18 +86,21 @@ def optimize(
     try:
         run(optimized, parsed, [*watching, *observers])
     except VerificationFailed as failure:
-        # A graph that is not valid cannot be kept; the pipeline breaks its input again.
-        failure.evidence = failure.evidence or Evidence("", before)
+        ran = parsed[: len(record.passes)]
+        failure.evidence = failure.evidence or _evidence(failure, before, optimized, ran)
         raise
 
     report = Report(pipeline.to_text(parsed), verify, record.passes)
     rewrites = [rewrite for done in record.passes for rewrite in done.rewrites]
     report.assumes = Fact.describe(fact for rewrite in rewrites for fact in rewrite.assumes)
+    ops = count_ops(optimized)
+    report.left_alone = {op: ops[op] for op in _LOOPS if ops[op]}
     report.warnings = list(dict.fromkeys(r.warning for r in rewrites if r.warning))
+    report.warnings += _unused(before, rewrites)
     report.proofs, report.region_errors = proof.verdicts, numeric.errors
     report.repeated = max(proof.repeated, numeric.repeated)
     report.warnings += map(str, [*proof.unproved, *numeric.not_run])
-    _refuse_unchecked(verify, proof, numeric, before)
+    _refuse_unchecked(verify, proof, numeric)
     if verify in ("full", "numeric"):
         _check_whole(before, optimized, parsed, report)
     elif rewrites:
@@ -171,19 +108,48 @@ def optimize(
     return optimized, report
 
 
-def _refuse_unchecked(
-    verify: Verify, proof: ProofGate, numeric: NumericGate, before: ir.Model
-) -> None:
+def _unused(model: ir.Model, rewrites: Iterable[Rewrite]) -> list[str]:
+    """Facts that the user stated and no rewrite relied on."""
+    used = {
+        (fact.value, fact.property)
+        for rewrite in rewrites
+        for fact in rewrite.assumes
+        if fact.basis == BY_USER
+    }
+    return [
+        f"--assume {fact.value}:{fact.property} was not used: no rewrite relied on it"
+        for fact in facts.stated(model)
+        if (fact.value, fact.property) not in used
+    ]
+
+
+def _evidence(
+    failure: VerificationFailed, before: ir.Model, broken: ir.Model, ran: Sequence[Pass]
+) -> Evidence:
+    """What the last pass that ran was given and what it left, if that is a valid graph."""
+    *earlier, culprit = ran
+    given = before.clone()
+    run(given, earlier)
+    return Evidence(
+        str(culprit),
+        given,
+        None if isinstance(failure, InvalidGraph) else broken,
+        assumes=facts.stated(given),
+        clean_up=isinstance(culprit, CleanUp),
+    )
+
+
+def _refuse_unchecked(verify: Verify, proof: ProofGate, numeric: NumericGate) -> None:
     """A rewrite may lack the word of one gate, not of all that were asked for."""
     unproved = {(proved.where, proved.pass_text): proved for proved in proof.unproved}
     for left in numeric.not_run:
-        proved = unproved.get((left.where, left.pass_text))
+        proved = unproved.get((left.rewrite.where, left.rewrite.pass_text))
         if verify == "full" and proved is None:
             continue
         raise VerificationFailed(
-            f"no gate could check pass '{left.pass_text}': "
+            f"no gate could check pass '{left.rewrite.pass_text}': "
             + "; ".join(str(text) for text in (proved, left) if text is not None),
-            Evidence(left.pass_text, before),
+            Evidence.of(left.rewrite),
         )
 
 

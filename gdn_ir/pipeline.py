@@ -4,13 +4,12 @@
     pass     = name [ "{" [ option (" " option)* ] "}" ]
     option   = key "=" value
 
-`parse` and `to_text` are inverse to each other.
+`parse` and `to_text` are inverse to each other; no text stands for no pass at all.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -22,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from gdn_ir.pass_base import Pass
+from gdn_ir.wording import did_you_mean, nearest
 
 ENTRY_POINT_GROUP = "gdn_ir.passes"
 
@@ -86,6 +86,8 @@ def parse(text: str) -> tuple[Pass, ...]:
     Raises:
         BadPipeline: with the nearest name that does exist.
     """
+    if not text.strip():
+        raise BadPipeline("the pipeline is empty; name a pass, or leave it out for the default")
     passes = []
     position = 0
     while position < len(text):
@@ -115,7 +117,7 @@ def find(name: str) -> type[Pass]:
         BadPipeline: with the nearest name that does exist.
     """
     if name not in registry():
-        raise BadPipeline(f"no pass '{name}'{_nearest(name, registry())}")
+        raise BadPipeline(f"no pass '{name}'{nearest(name, registry())}")
     return registry()[name]
 
 
@@ -127,7 +129,7 @@ def _make(name: str, options: str) -> Pass:
     for option in options.split():
         key, equals, value = option.partition("=")
         if key not in fields:
-            raise BadPipeline(f"pass '{name}' has no option '{key}'{_nearest(key, fields)}")
+            raise BadPipeline(f"pass '{name}' has no option '{key}'{nearest(key, fields)}")
         if not equals or key in values:
             wrong = "is given twice" if key in values else "has no value; write key=value"
             raise BadPipeline(f"pass '{name}': option '{key}' {wrong}")
@@ -147,10 +149,8 @@ def _make(name: str, options: str) -> Pass:
 def _convert(what: str, value: str, hint: Any) -> object:
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
-            nearest = _nearest(value, get_args(hint))
-            raise BadPipeline(
-                f"{what} is one of {', '.join(get_args(hint))}, not '{value}'{nearest}"
-            )
+            near = did_you_mean(value, get_args(hint))
+            raise BadPipeline(f"{what} is one of {', '.join(get_args(hint))}, not '{value}'{near}")
         return value
     if hint is bool:
         if value not in ("true", "false"):
@@ -163,9 +163,3 @@ def _convert(what: str, value: str, hint: Any) -> object:
     if converted is None or (isinstance(converted, float) and not math.isfinite(converted)):
         raise BadPipeline(f"{what} takes a value of type {hint.__name__}, not '{value}'")
     return converted
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known) or 'none'}"

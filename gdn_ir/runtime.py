@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -21,6 +22,8 @@ from gdn_ir.graph_view import index_bound
 # protobuf's limit is 2 GiB; beyond this much weight a model goes through a file.
 _MOST_IN_MEMORY = 2**30
 _ERRORS_ONLY = 3
+# What stands before a message: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ".
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
 class RunFailed(RuntimeError):
@@ -49,7 +52,7 @@ def session(
     except Exception as error:
         if not type(error).__module__.startswith("onnxruntime"):
             raise
-        message = str(error).strip().splitlines()[0]
+        message = _CODE.sub("", str(error).strip().splitlines()[0])
         raise RunFailed(f"ONNX Runtime: {message}") from error
 
 

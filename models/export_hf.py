@@ -2,8 +2,8 @@
 
     python -m gdn_ir.models.export_hf --out tests/fixtures
 
-Each file is what torch.onnx.export (dynamo or TorchScript, opset 20, static shapes) makes, without optimization
-of ours, less what it says about the machine it was made on, and compressed with xz.
+Each file is what torch.onnx.export (dynamo or TorchScript, opset 20) makes, without optimization of
+ours, less what it says about the machine it was made on, and compressed with xz.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def export(fixture: Fixture) -> ir.Model:
                 dynamic_axes=open_axes,
                 **names,
             )
-            model = ir.from_proto(onnx.ModelProto.FromString(written.getvalue()))
+            model: ir.Model = ir.from_proto(onnx.ModelProto.FromString(written.getvalue()))
         else:
             program: Any = torch.onnx.export(
                 modules[fixture.form](),

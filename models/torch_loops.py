@@ -31,8 +31,7 @@ def scan_tokens(q: Any, k: Any, v: Any, g: Any, beta: Any) -> Any:
     return output.movedim(0, 1), state
 
 
-@torch.jit.script
-def scripted_inverse(a: torch.Tensor) -> torch.Tensor:
+def _inverse(a: torch.Tensor) -> torch.Tensor:
     """(I - A)^-1 of a strictly lower A [B,H,N,C,C], row by row: one ONNX Loop."""
     inverse = a.clone()
     for i in range(1, a.size(-1)):
@@ -42,8 +41,7 @@ def scripted_inverse(a: torch.Tensor) -> torch.Tensor:
     return inverse + torch.eye(a.size(-1))
 
 
-@torch.jit.script
-def scripted_tokens(
+def _tokens(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The token recurrence as a Python loop over T: one ONNX Loop with a carried output."""
@@ -59,3 +57,8 @@ def scripted_tokens(
         state = state + k_t * delta.unsqueeze(-2)
         output[:, :, t] = (state * q[:, :, t].unsqueeze(-1)).sum(-2)
     return output.transpose(1, 2), state
+
+
+# torch.jit.script keeps Python's loops, where a trace unrolls them.
+scripted_inverse: Any = torch.jit.script(_inverse)
+scripted_tokens: Any = torch.jit.script(_tokens)

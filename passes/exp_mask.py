@@ -21,6 +21,7 @@ from gdn_ir.passes._decay_uses import DecayUse, decay_uses
 from gdn_ir.passes._suffix_sums import suffix_sums
 from gdn_ir.region import OpenRegion, Region, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
+from gdn_ir.wording import counted
 
 # What may stand between a cumsum and the exp of its differences.
 _BETWEEN = VIEW_OPS | {"Add", "Exp", "Gather", "Min", "Mul", "Slice", "Sub", "Trilu", "Where"}
@@ -92,7 +93,8 @@ class ExpMask(Pass):
         yield Rewrite(
             pass_text=str(self),
             where=where,
-            found=f"causal decay {list(shape)}, {len(uses)} uses, {len(masks)} masks after the exp",
+            found=f"causal decay {list(shape)}, {counted(len(uses), 'use')}, "
+            f"{counted(len(masks), 'mask')} after the exp",
             before=before,
             after=after,
             assumes=(finite(g), *map(finite, factors)),
@@ -143,7 +145,7 @@ class ExpMask(Pass):
         yield Rewrite(
             pass_text=str(self),
             where=where,
-            found=f"{len(found)} differences of prefix sums, G_last - G_i",
+            found=f"{counted(len(found), 'difference')} of prefix sums, G_last - G_i",
             before=before,
             after=after,
             assumes=(finite(g),),

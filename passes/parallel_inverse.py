@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
-from gdn_ir.facts import static_shape, strictly_lower
+from gdn_ir.facts import open_shape, static_shape, strictly_lower
 from gdn_ir.graph_view import SCATTER_OPS, VIEW_OPS, only_consumer, scopes
 from gdn_ir.matching import Constant, Op, OpIndex, Var, is_identity
 from gdn_ir.modular.algebra import CannotDecide
@@ -22,6 +22,7 @@ from gdn_ir.passes._worst_inverses import worst_inverses
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
 from gdn_ir.structural_hash import model_digest
+from gdn_ir.wording import counted
 
 Method = Literal["block", "substitution", "doubling", "neumann"]
 
@@ -84,8 +85,7 @@ class ParallelInverse(Pass):
         if is_constant(A) or (len(chain.scatters) < 2 and not chain.with_identity):
             return None  # a lone scatter is the whole loop only at n = 2
         if shape is None or tail_shape is None:
-            reason = f"the scatters write into '{A.name}', whose shape {A.shape} is not static"
-            return Declined(str(self), where, reason)
+            return Declined(str(self), where, f"scatters into '{A.name}': {open_shape([A, tail])}")
         if shape != tail_shape or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
             return None
         n = shape[-1]
@@ -117,7 +117,7 @@ class ParallelInverse(Pass):
         return Rewrite(
             pass_text=str(self),
             where=where,
-            found=f"row-by-row inverse of {list(shape)}, {n - 1} serial steps",
+            found=f"row-by-row inverse of {list(shape)}, {counted(n - 1, 'serial step')}",
             before=before,
             after=after,
             assumes=(fact,),

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
-from gdn_ir.facts import static_shape
+from gdn_ir.facts import open_shape, static_shape
 from gdn_ir.graph_view import SCATTER_OPS, is_onnx, only_consumer, scopes
 from gdn_ir.matching import Op, OpIndex, Var
 from gdn_ir.modular.algebra import CannotDecide
@@ -20,6 +20,7 @@ from gdn_ir.modular.points import random_point, random_seed, value_at
 from gdn_ir.pass_base import Pass
 from gdn_ir.region import OpenRegion, Region, is_constant, replace
 from gdn_ir.rewrite import Declined, Rewrite, random_samples
+from gdn_ir.wording import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +53,8 @@ class ScatterToConcat(Pass):
         # The exporters' [B, H, C, D] pieces get an axis to be written, which a Reshape removes
         # again: without both, the pieces are concatenated along the tokens.
         for inputs, output in ((list(map(_without_axis, pieces)), _reshaped(tail)), (pieces, tail)):
-            if static_shape(output) is None or None in map(static_shape, inputs):
-                reason = "a shape is not static"
+            if missing := open_shape([output, *inputs]):
+                reason = missing
                 continue
             try:
                 # The base is an input too: what it holds does not matter.
@@ -71,7 +72,7 @@ class ScatterToConcat(Pass):
             return Rewrite(
                 pass_text=str(self),
                 where=where,
-                found=f"{len(chain)} scatters into a constant",
+                found=f"{counted(len(chain), 'scatter')} into a constant",
                 before=before,
                 after=after,
                 assumes=(),

@@ -61,7 +61,7 @@ def test_established_through_the_exp_of_minus_infinity():
 @pytest.mark.parametrize("pipeline", ["", "exp-mask", "exp-mask{decay=difference}"])
 def test_established_in_the_baseline_and_after_exp_mask(mask, pipeline):
     model = build_unrolled(seq=12, chunk=6, heads=1, head_dim=4, mask=mask)
-    for pass_ in parse(pipeline):
+    for pass_ in parse(pipeline) if pipeline else ():
         assert pass_(model).modified
     fact = strictly_lower(model, value_of(model, "A"))
     assert fact.property == "strictly-lower"
@@ -145,16 +145,19 @@ def test_names_may_hold_colons():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a", "--assume a: 'a' is no property; write NAME:PROPERTY with one of strictly-lower"),
-        ("a:", "'' is no property"),
-        ("a:lower", "'lower' is no property"),
-        ("a:strictly_lower", "'strictly_lower' is no property"),
+        ("a", "--assume a: 'a' is no fact that can be stated; write NAME:FACT, where FACT is stri"),
+        ("a:", "'' is no fact that can be stated"),
+        ("a:lower", "'lower' is no fact that can be stated"),
+        ("a:strictly_lower", "'strictly_lower' is no fact that can be stated"),
         ("b:strictly-lower", "--assume b:strictly-lower: the model has no value 'b'"),
         (":strictly-lower", "the model has no value ''"),
+        ("v:strictly-lower", "'v' has shape [2]; name a value that is square on its last two axes"),
+        ("w:strictly-lower", "'w' has shape [2,3]; name a value that is square"),
     ],
 )
 def test_what_a_user_may_not_state(text, message):
-    model = model_with("a = Neg (x) y = Neg (a)")
+    inputs = "float[2,2] x, float[2] v, float[2,3] w"
+    model = model_with("a = Neg (x) y = Neg (a)", inputs=inputs)
     with pytest.raises(ValueError, match="--assume") as caught:
         state(model, text)
     assert message in str(caught.value)

@@ -61,7 +61,7 @@ def test_order_counts_unless_the_op_commutes(model, name, commutes, expected):
         (Op("Add", Var("p"), Op("Exp")), "d", "'w' is not made by Exp"),
         (Op("Add", Var("p"), EYE), "c", "'two' is not an identity"),
         (Op("Add", Var("p"), EYE), "d", "'w' is not a constant"),
-        (Op("Neg", Var("a"), Var("b")), "s", "'s' has 1 inputs"),
+        (Op("Neg", Var("a"), Var("b")), "s", "'s' has 1 input"),
         (Op("Clip", Var("x"), Var("low")), "r", "'r' lacks an optional input"),
         (Op("Mul", Var("same"), Var("same")), "p", "'w' is not the same value as same"),
     ],

@@ -19,7 +19,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from gdn_ir import model_file
 from gdn_ir.file_checks.functions import EXPANSION_LIMIT
 from gdn_ir.file_checks.graphs import NESTING_LIMIT
-from gdn_ir.model_file import BadModel, load, save
+from gdn_ir.model_file import BadModel, check_place, load, save, writing
 
 HEADER = '<ir_version: 10, opset_import: ["": 17]>'
 
@@ -636,6 +636,15 @@ def no_save(model: ir.Model, path: str | Path, **options: list[Path]) -> str:
     return message
 
 
+def no_place(model: ir.Model, path: str | Path, **options: list[Path]) -> str:
+    """The same, where `check_place` foresees it."""
+    with pytest.raises(BadModel) as caught:
+        check_place(model, path, **options)
+    message = no_save(model, path, **options)
+    assert str(caught.value) == message
+    return message
+
+
 def lazy_model(folder: Path, name: str = "m.onnx") -> ir.Model:
     """A model whose only weight is still in `w.data`."""
     (folder / "w.data").write_bytes(WEIGHT)
@@ -668,7 +677,7 @@ def test_large_weights_leave_the_model(tmp_path: Path, monkeypatch: pytest.Monke
         helper.make_tensor("text", TensorProto.STRING, [99], ["a" * 99] * 99)
     )
     loaded = load(write(tmp_path, model))
-    monkeypatch.setattr(model_file, "INLINE_LIMIT", 5000)
+    monkeypatch.setattr(writing, "INLINE_LIMIT", 5000)
     save(loaded, tmp_path / "out.onnx")
     assert (tmp_path / "out.onnx.data").stat().st_size == 8000
     again = load(tmp_path / "out.onnx")
@@ -705,17 +714,17 @@ def test_refuses_to_write_over_what_is_read(tmp_path: Path) -> None:
     os.link(source, tmp_path / "hard.onnx")
     before = files(tmp_path)
     for name in ("m.onnx", "link.onnx", "hard.onnx"):
-        assert "is an input; choose another name" in no_save(
+        assert "is an input; choose another name" in no_place(
             model, tmp_path / name, inputs=[source]
         )
-    assert "still reads weights from" in no_save(model, tmp_path / "w.data")
+    assert "still reads weights from" in no_place(model, tmp_path / "w.data")
     assert files(tmp_path) == before
 
 
 def test_refuses_to_write_over_the_data_it_reads(tmp_path: Path) -> None:
     (tmp_path / "m.onnx.data").write_bytes(WEIGHT)
     model = load(write(tmp_path, external("m.onnx.data"), "old.onnx"))
-    assert "still reads weights from" in no_save(model, tmp_path / "m.onnx")
+    assert "still reads weights from" in no_place(model, tmp_path / "m.onnx")
 
 
 def test_refuses_data_of_an_unknown_owner(tmp_path: Path) -> None:
@@ -733,14 +742,22 @@ def test_refuses_external_data_that_it_cannot_move(tmp_path: Path) -> None:
     assert "tensor 'w' of an attribute" in no_save(model, tmp_path / "out.onnx")
 
 
+def test_a_good_place_is_left_as_it_is(tmp_path: Path) -> None:
+    model = load(write(tmp_path, add_model()))
+    before = files(tmp_path)
+    check_place(model, tmp_path / "out.onnx", inputs=[tmp_path / "m.onnx"])
+    assert files(tmp_path) == before
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     model = load(write(tmp_path, add_model()))
     (tmp_path / "folder").mkdir()
     before = files(tmp_path)
-    assert "there is no folder" in no_save(model, tmp_path / "none" / "out.onnx")
-    assert "there is no folder" in no_save(model, tmp_path / "m.onnx" / "out.onnx")
-    assert "is a folder; name a file" in no_save(model, tmp_path / "folder")
-    assert "File name too long" in no_save(model, tmp_path / ("n" * 300))
+    assert "there is no folder" in no_place(model, tmp_path / "none" / "out.onnx")
+    assert "there is no folder" in no_place(model, tmp_path / "m.onnx" / "out.onnx")
+    assert "is a folder; name a file" in no_place(model, tmp_path / "folder")
+    assert "File name too long" in no_place(model, tmp_path / ("n" * 300))
     assert files(tmp_path) == before
 
 
@@ -750,7 +767,7 @@ def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     model = load(write(tmp_path, add_model()))
     monkeypatch.setattr("tempfile.mkdtemp", deny)  # permissions do not stop root
-    assert "Permission denied" in no_save(model, tmp_path / "out.onnx")
+    assert "Permission denied" in no_place(model, tmp_path / "out.onnx")
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -124,13 +124,6 @@ def test_the_default_is_the_portable_pipeline(baseline):
     assert "parallel-inverse" in default.pipeline
 
 
-def test_an_empty_pipeline_does_nothing(baseline):
-    optimized, report = optimize(baseline, passes="")
-    assert serialized(optimized) == serialized(baseline)
-    assert report.passes == []
-    assert report.whole_model[0].difference == 0
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -140,10 +133,21 @@ def test_an_empty_pipeline_does_nothing(baseline):
             "target and passes exclude each other",
         ),
         ({"target": "portabel"}, ValueError, "no target 'portabel'; did you mean 'portable'?"),
+        ({"passes": ""}, BadPipeline, "the pipeline is empty; name a pass"),
         ({"passes": "ded"}, BadPipeline, "no pass 'ded'; did you mean 'dce'?"),
         ({"verify": "most"}, ValueError, "verify is one of .*structure.*, not 'most'"),
         ({"assume": ["A"]}, ValueError, "--assume A: "),
-        ({"assume": ["nobody:strictly-lower"]}, ValueError, "has no value 'nobody'"),
+        ({"assume": ["nobody:strictly-lower"]}, ValueError, "has no value 'nobody'$"),
+        (
+            {"assume": ["k_beat:strictly-lower"]},
+            ValueError,
+            "no value 'k_beat'; did you mean 'k_beta'( or '.*')?$",
+        ),
+        (
+            {"assume": ["q:finite"]},
+            ValueError,
+            "'finite' is no fact that can be stated; write NAME:FACT, where FACT is strictly-lower",
+        ),
     ],
 )
 def test_bad_options(baseline, options, error, message):
@@ -214,10 +218,42 @@ def test_a_fact_that_the_user_states_is_repeated(bare_inverse):
     assert rewritten().assumes == []  # the word was given for one call
 
 
+def test_a_fact_that_no_rewrite_relied_on_is_reported(bare_inverse):
+    def warnings(passes):
+        facts = ["A:strictly-lower"]
+        return optimize(bare_inverse, passes=passes, assume=facts)[1].warnings
+
+    assert warnings("parallel-inverse") == []
+    assert warnings("dce") == ["--assume A:strictly-lower was not used: no rewrite relied on it"]
+
+
 def test_a_fact_that_the_user_states_holds_when_the_whole_model_runs(bare_inverse):
     _, report = optimize(bare_inverse, assume=["A:strictly-lower"])
     assert sum(len(record.rewrites) for record in report.passes) == 1
     assert all(error.difference < 1e-5 for error in report.whole_model)
+
+
+# --- What stays -----------------------------------------------------------------------------------
+
+LOOPS = """g (int64 n, bool on, float[2] x) => (float[2] y) <float zero = {0}> {
+  y = Loop (n, on, x) <body = b (int64 i, bool go, float[2] v) => (bool go_on, float[2] u) {
+    go_on = Identity (go)
+    s, p = Scan <num_scan_inputs = 1, body = c (float h, float e) => (float k, float m) {
+      k = Add (h, e)
+      m = Identity (k)
+    }> (zero, v)
+    t, u = Scan <num_scan_inputs = 1, body = d (float h, float e) => (float k, float m) {
+      k = Mul (h, e)
+      m = Identity (k)
+    }> (zero, p)
+  }>
+}"""
+
+
+def test_loops_are_counted_in_all_scopes(baseline):
+    _, report = optimize(model_of(LOOPS), verify="structure")
+    assert report.left_alone == report.to_json()["left_alone"] == {"Loop": 1, "Scan": 2}
+    assert optimize(baseline, verify="structure")[1].left_alone == {}
 
 
 # --- Miscompilations ------------------------------------------------------------------------------

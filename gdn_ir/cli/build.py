@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from gdn_ir import model_file
-from gdn_ir.cli.printing import print_json, print_line
+from gdn_ir.cli.printing import AsJson, print_json, print_line
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.observers import count_nodes
+from gdn_ir.wording import counted
 
 
 class Form(str, Enum):
@@ -35,24 +36,47 @@ class DType(str, Enum):
 
 
 def command(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    form: Annotated[Form, typer.Option(help="unrolled: as torch.onnx leaves it.")] = Form.UNROLLED,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")
+    ],
+    form: Annotated[
+        Form, typer.Option(help="How the rule is written; unrolled: as torch.onnx leaves it.")
+    ] = Form.UNROLLED,
     mask: Annotated[
-        Mask, typer.Option(help="fill-inf: today's transformers; fill-zero: the older form.")
+        Mask,
+        typer.Option(
+            help="Masks of the decay; fill-inf: of transformers now; fill-zero: its older ones."
+        ),
     ] = Mask.FILL_INF,
-    batch: Annotated[int, typer.Option(help="Sequences.")] = 1,
-    seq: Annotated[int, typer.Option(help="Tokens; any number.")] = 512,
-    heads: Annotated[int, typer.Option(help="Value heads.")] = 4,
-    key_heads: Annotated[int | None, typer.Option(help="Query/key heads; default: heads.")] = None,
-    head_dim: Annotated[int, typer.Option(help="Key dimension.")] = 64,
-    value_dim: Annotated[
-        int | None, typer.Option(help="Value dimension; default: head-dim.")
+    batch: Annotated[int, typer.Option(help="Number of sequences.")] = 1,
+    seq: Annotated[
+        int, typer.Option(help="Tokens of a sequence; padded to whole chunks in the graph.")
+    ] = 512,
+    heads: Annotated[int, typer.Option(help="Number of value heads.")] = 4,
+    key_heads: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of query and key heads; divides --heads.", show_default="as --heads"
+        ),
     ] = None,
-    chunk: Annotated[int, typer.Option(help="Tokens in a chunk.")] = 64,
-    state: Annotated[bool, typer.Option(help="Take and return a state.")] = False,
-    l2norm: Annotated[bool, typer.Option(help="Normalise q and k in the graph.")] = False,
-    dtype: Annotated[DType, typer.Option(help="Of q, k, v, g and beta.")] = DType.FLOAT32,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    head_dim: Annotated[int, typer.Option(help="Channels of a query or key, per head.")] = 64,
+    value_dim: Annotated[
+        int | None,
+        typer.Option(help="Channels of a value, per head.", show_default="as --head-dim"),
+    ] = None,
+    chunk: Annotated[
+        int, typer.Option(max=1024, help="Tokens of a chunk; the graph grows with it.")
+    ] = 64,
+    state: Annotated[
+        bool, typer.Option("--state", help="Take an initial state and return the final one.")
+    ] = False,
+    l2norm: Annotated[
+        bool, typer.Option("--l2norm", help="Normalise queries and keys in the graph.")
+    ] = False,
+    dtype: Annotated[
+        DType, typer.Option(help="Element type of q, k, v, g, beta and the output.")
+    ] = DType.FLOAT32,
+    as_json: AsJson = False,
 ) -> None:
     """Write a baseline gated delta rule, as an exporter leaves it."""
     model = build_unrolled(
@@ -72,4 +96,4 @@ def command(
     if as_json:
         print_json({"output": str(output), "form": form.value, "nodes": count_nodes(model)})
     else:
-        print_line(f"wrote {output}: {count_nodes(model)} nodes")
+        print_line(f"wrote {output}: {counted(count_nodes(model), 'node')}")

@@ -11,25 +11,28 @@ import onnx_ir as ir
 import typer
 from rich.progress import Progress
 
-from gdn_ir import model_file, runtime
+from gdn_ir import model_file, place, runtime
 from gdn_ir.cli.optimize import print_proofs
-from gdn_ir.cli.printing import console, print_json, print_line, print_table
+from gdn_ir.cli.printing import AsJson, console, print_json, print_line, print_table
 from gdn_ir.evaluate import Array
 from gdn_ir.graph_view import copies, serial_steps
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.observers import count_nodes
-from gdn_ir.optimizer import Report, optimize
+from gdn_ir.optimizer import optimize
+from gdn_ir.report import Report
 
 _SIZE: dict[str, Any] = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Folder for the two models.")] = Path("demo"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where to write the two models; made if missing.")
+    ] = Path("demo"),
+    as_json: AsJson = False,
 ) -> None:
     """Build the baseline, optimize, gate, run, and print a table of both."""
-    out.mkdir(parents=True, exist_ok=True)
+    place.make_folder(out)
     with Progress(console=console(), disable=as_json, transient=True) as progress:
         task = progress.add_task("building the baseline", total=4)
         baseline = build_unrolled(**_SIZE, mask="fill-zero")
@@ -71,7 +74,7 @@ def _print(
         [row, _text(before[row]), _text(after[row]), _gain(before[row], after[row])]
         for row in before
     ]
-    print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, ""], rows)
+    print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, "gain"], rows)
     print_line(f"pipeline: {report.pipeline}")
     print_proofs(report)
     print_line("errors: largest, relative to the largest output, against the float64 recurrence")

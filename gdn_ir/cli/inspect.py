@@ -9,15 +9,17 @@ import onnx_ir as ir
 import typer
 
 from gdn_ir import model_file, targets
-from gdn_ir.cli.printing import print_json, print_line, print_table
+from gdn_ir.cli.optimize import print_left_alone
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
 from gdn_ir.graph_view import copies, scopes, serial_steps
 from gdn_ir.observers import count_nodes, count_ops
 from gdn_ir.optimizer import DEFAULT_TARGET, optimize
+from gdn_ir.wording import counted
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="The model to look at.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file to look at.")],
+    as_json: AsJson = False,
 ) -> None:
     """Show a model's GDN regions, what would replace them, and what is left alone and why."""
     loaded = model_file.load(model)
@@ -26,8 +28,10 @@ def command(
         print_json({"model": str(model), **found})
         return
     print_line(
-        f"{model}: opset {found['opset']}, {found['nodes']} nodes, {found['serial_steps']} serial "
-        f"steps, {found['copies_in']} copies in, {found['copies_out']} copies out"
+        f"{model}: opset {found['opset']}, {counted(found['nodes'], 'node')}, "
+        f"{counted(found['serial_steps'], 'serial step')}, "
+        f"{counted(found['copies_in'], 'copy', 'copies')} in, "
+        f"{counted(found['copies_out'], 'copy', 'copies')} out"
     )
     for direction in ("inputs", "outputs"):
         for value in found[direction]:
@@ -48,6 +52,7 @@ def command(
         print_line(
             f"declined by {declined['pass_text']}: '{declined['where']}': {declined['reason']}"
         )
+    print_left_alone(found["left_alone"])
     for name, lacking in found["targets"].items():
         state = f"lacks {', '.join(lacking)}" if lacking else "has every op"
         print_line(f"target {name}: {state}")
@@ -78,6 +83,7 @@ def _describe(model: ir.Model) -> dict[str, Any]:
         "outputs": list(map(_value, model.graph.outputs)),
         "ops": dict(count_ops(model).most_common()),
         "regions": regions,
+        "left_alone": report.left_alone,
         "declined": [vars(d) for record in report.passes for d in record.declined],
         "targets": {name: _lacking(model, targets.load(name)) for name in targets.names()},
     }

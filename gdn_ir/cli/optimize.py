@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,13 @@ from typing import Annotated
 import typer
 
 from gdn_ir import model_file, targets
-from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
-from gdn_ir.optimizer import DEFAULT_TARGET, Report
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table, print_warning
+from gdn_ir.cli.rejected import Rejected
+from gdn_ir.optimizer import DEFAULT_TARGET
 from gdn_ir.optimizer import optimize as optimize_model
+from gdn_ir.report import Report
 from gdn_ir.verify import VerificationFailed, reproducer
+from gdn_ir.wording import counted
 
 
 class Verify(str, Enum):
@@ -27,34 +31,52 @@ class Verify(str, Enum):
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="The model to rewrite.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file to rewrite.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The .onnx file to write; not the input."
+        ),
+    ],
     target: Annotated[
-        str | None, typer.Option(help="Whose pipeline to run; default: portable.")
+        str | None,
+        typer.Option(help="Run the pipeline of this target.", show_default=DEFAULT_TARGET),
     ] = None,
     passes: Annotated[
-        str | None, typer.Option(help="Pipeline text to run instead, e.g. 'exp-mask,dce'.")
+        str | None,
+        typer.Option(
+            metavar="PIPELINE",
+            help="Run these passes instead, e.g. 'exp-mask,parallel-inverse{leaf=32}'.",
+        ),
     ] = None,
     assume: Annotated[
         list[str] | None,
-        typer.Option(help="A fact to take your word for: NAME:strictly-lower. Repeatable."),
+        typer.Option(
+            metavar="NAME:FACT",
+            help="Take your word for FACT, strictly-lower, of value NAME; repeatable.",
+        ),
     ] = None,
     verify: Annotated[
         Verify,
         typer.Option(
-            help="full: prove each rewrite in exact arithmetic and run it on its worst inputs; "
-            "proof: prove only, and fail where that cannot be decided; numeric: run only."
+            help="Gates; full: proof and numeric; proof: must be proved in exact arithmetic; "
+            "numeric: as accurate on its worst inputs; structure, none: no gate."
         ),
     ] = Verify.FULL,
     dump: Annotated[
-        Path | None, typer.Option(help="A folder for the model after each pass.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Write the model after each pass there, as NNN-pass.onnx."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rewrite a model, check it, and write it if it passes."""
+    loaded = model_file.load(model)
+    model_file.check_place(loaded, output, inputs=[model])
     try:
         optimized, report = optimize_model(
-            model,
+            loaded,
             target=target,
             passes=passes,
             assume=assume or (),
@@ -66,8 +88,9 @@ def command(
         folder = output.with_name(f"{output.name}.reproducer")
         text = passes or targets.load(target or DEFAULT_TARGET).pipeline
         reproducer.write(folder, failure.evidence, str(failure), text)
-        raise VerificationFailed(
-            f"{failure}; nothing written but a reproducer: gdn-ir verify --replay {folder}"
+        raise Rejected(
+            f"{failure}; nothing written but a reproducer: gdn-ir verify --replay {folder}",
+            {"reproducer": str(folder)},
         ) from None
     model_file.save(optimized, output, inputs=[model])
     if as_json:
@@ -84,7 +107,7 @@ def group_rewrites(report: Report) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for record in report.passes:
         for rewrite in record.rewrites:
-            nodes = f"{len(rewrite.before.graph)} -> {len(rewrite.after.graph)} nodes"
+            nodes = f"{len(rewrite.before.graph)} -> {counted(len(rewrite.after.graph), 'node')}"
             text = f"{record.pass_text}: {rewrite.found}; {nodes}"
             groups.setdefault(text, []).append(rewrite.where)
     return groups
@@ -101,11 +124,23 @@ def print_proofs(report: Report) -> None:
     if proved:
         bound = math.ceil(max(verdict.log2_bound for verdict in proved))
         print_line(
-            f"proof: {len(proved)} of {len(verdicts)} distinct rewrites PROVED at their shapes, "
-            f"each wrong with a chance below 2^{bound}; {report.repeated} more are like one of them"
+            f"proof: {len(proved)} of {counted(len(verdicts), 'distinct rewrite')} PROVED at "
+            f"their shapes, each wrong with a chance below 2^{bound}{_repeated(report.repeated)}"
         )
     for one, other in sorted({pair for verdict in proved for pair in verdict.unified}):
         print_line(f"  {other!r} taken for {one!r}: they differ by rounding alone")
+
+
+def print_left_alone(loops: Mapping[str, int]) -> None:
+    """How many loops of each kind stay."""
+    if loops:
+        print_line("left alone: " + ", ".join(counted(n, kind) for kind, n in loops.items()))
+
+
+def _repeated(number: int) -> str:
+    if number == 0:
+        return ""
+    return f"; {number} more {'is' if number == 1 else 'are'} like one of them"
 
 
 def _print(report: Report) -> None:
@@ -133,10 +168,12 @@ def _print(report: Report) -> None:
     if report.region_errors:
         worst = max(report.region_errors, key=lambda error: error.after)
         print_line(
-            f"numeric gate: passed on {len(report.region_errors)} outputs of worst-case runs; "
+            f"numeric gate: passed on {counted(len(report.region_errors), 'output')} of "
+            "worst-case runs; "
             f"largest error {worst.after:.1e} of scale ({worst.before:.1e} before) "
             f"at '{worst.where}' on {worst.sample}"
         )
     if report.whole_model:
         largest = max(error.difference for error in report.whole_model)
         print_line(f"whole model: outputs within {largest:.1e} of scale of the original's")
+    print_left_alone(report.left_alone)

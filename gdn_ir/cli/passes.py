@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from gdn_ir import pipeline
-from gdn_ir.cli.printing import print_json, print_line, print_table
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
 from gdn_ir.pass_base import Pass
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="The pass to document.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="The pass to document.", show_default="list all")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List all passes, or document one with its options."""
     known = pipeline.registry()

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document, also of an error, and no text.")
+]
 
 
 def print_json(data: object) -> None:

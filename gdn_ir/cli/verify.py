@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from gdn_ir import model_file
-from gdn_ir.cli.printing import print_json, print_line, print_table
-from gdn_ir.verify import VerificationFailed, reproducer
+from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table
+from gdn_ir.cli.rejected import Rejected
+from gdn_ir.verify import reproducer
 from gdn_ir.verify.equivalence import EQUAL_BY_HASH
 from gdn_ir.verify.numeric import RegionError
 from gdn_ir.verify.proof import Verdict
@@ -26,31 +27,41 @@ class Gates(str, Enum):
 
 
 def command(
-    before: Annotated[Path | None, typer.Argument(help="The model taken to be right.")] = None,
-    after: Annotated[Path | None, typer.Argument(help="The model to check against it.")] = None,
+    before: Annotated[
+        Path | None,
+        typer.Argument(metavar="BEFORE", help="The .onnx file that is taken to be right."),
+    ] = None,
+    after: Annotated[
+        Path | None, typer.Argument(metavar="AFTER", help="The .onnx file to check against it.")
+    ] = None,
     verify: Annotated[
         Gates,
         typer.Option(
-            help="full: prove and run, and accept what runs alike where a proof cannot decide; "
-            "proof: prove only; numeric: run only."
+            help="Gates; full: proof and numeric; proof: must be proved in exact arithmetic; "
+            "numeric: as accurate on random and on equal tokens."
         ),
     ] = Gates.FULL,
     seed: Annotated[
-        int | None, typer.Option(help="Of the proof's random points; default: a fresh one.")
+        int | None,
+        typer.Option(min=0, help="Seed of the proof's random points.", show_default="fresh"),
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option(help="A reproducer folder to run again instead.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Instead of two models: check the reproducer that a failed optimize left.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that two models of one interface compute the same."""
     if replay is not None:
         if before is not None:
-            raise typer.BadParameter("--replay takes no models: the folder holds them")
+            raise ValueError("--replay takes no models: the folder holds them")
         _replay(replay, as_json)
         return
     if before is None or after is None:
-        raise typer.BadParameter("name two models, or a folder with --replay")
+        raise ValueError("name two models, or a folder with --replay")
     found = list(
         verify_models(
             model_file.load(before),
@@ -60,14 +71,15 @@ def command(
             seed=seed,
         )
     )
-    if as_json:
-        print_json({"before": str(before), "after": str(after), "shapes": list(map(_json, found))})
-    else:
+    document = {"before": str(before), "after": str(after), "shapes": list(map(_json, found))}
+    failures = [text for at in found for text in _failures(at, strict=verify is Gates.PROOF)]
+    if not as_json:
         for at_shape in found:
             _print(at_shape)
-    failures = [text for at in found for text in _failures(at, strict=verify is Gates.PROOF)]
     if failures:
-        raise VerificationFailed(f"{after} is not {before}: {failures[0]}")
+        raise Rejected(f"{after} is not {before}: {failures[0]}", document)
+    if as_json:
+        print_json(document)
 
 
 def _failures(at: AtShape, *, strict: bool) -> list[str]:
@@ -106,10 +118,10 @@ def _print(at: AtShape) -> None:
     if at.errors:
         print_table(
             "Largest error against the first model in float64, relative to the largest output",
-            ["output", "inputs", "first", "second", "at most", ""],
+            ["output", "inputs", "first", "second", "at most", "accepted"],
             [
                 [e.where, e.sample, f"{e.before:.1e}", f"{e.after:.1e}", f"{e.limit:.1e}",
-                 "" if e.is_accepted else "too much"]
+                 "yes" if e.is_accepted else "no"]
                 for e in at.errors
             ],
         )  # fmt: skip
@@ -146,24 +158,29 @@ def _plain(verdict: Verdict | str) -> Any:
 
 def _replay(folder: Path, as_json: bool) -> None:
     found = reproducer.replay(folder)
-    if as_json:
-        print_json({
-            "message": found.message,
-            "proof": None if found.verdict is None else vars(found.verdict),
-            "errors": [{**vars(error), "accepted": error.is_accepted} for error in found.errors],
-            "failure": found.failure,
-        })  # fmt: skip
-    else:
-        print_line(f"written with: {found.message}")
-        if found.verdict is not None:
-            print_line(f"proof: {found.verdict}")
-        for error in found.errors:
-            state = "accepted" if error.is_accepted else "rejected"
-            print_line(
-                f"numeric gate: '{error.where}': {error.before:.1e} before, "
-                f"{error.after:.1e} after, at most {error.limit:.1e}: {state}"
-            )
-    if found.fails:
-        raise VerificationFailed(f"{folder} still fails: {found.failure or found.message}")
+    document = {
+        "message": found.message,
+        "proof": None if found.verdict is None else vars(found.verdict),
+        "errors": [{**vars(error), "accepted": error.is_accepted} for error in found.errors],
+        "failure": found.failure,
+    }
     if not as_json:
+        _print_replay(found)
+    if found.fails:
+        raise Rejected(f"{folder} still fails: {found.failure or found.message}", document)
+    if as_json:
+        print_json(document)
+    else:
         print_line("it passes now")
+
+
+def _print_replay(found: reproducer.Replay) -> None:
+    print_line(f"written with: {found.message}")
+    if found.verdict is not None:
+        print_line(f"proof: {found.verdict}")
+    for error in found.errors:
+        state = "accepted" if error.is_accepted else "rejected"
+        print_line(
+            f"numeric gate: '{error.where}': {error.before:.1e} before, "
+            f"{error.after:.1e} after, at most {error.limit:.1e}: {state}"
+        )

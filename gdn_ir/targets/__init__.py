@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import dataclass
 from importlib import resources
+
+from gdn_ir.wording import nearest
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,6 @@ def load(name: str) -> Target:
         ValueError: there is none; the nearest one is named.
     """
     if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1, cutoff=0)
-        raise ValueError(f"no target '{name}'; did you mean '{near[0]}'?")
+        raise ValueError(f"no target '{name}'{nearest(name, names())}")
     data = json.loads((resources.files(__name__) / f"{name}.json").read_text("utf-8"))
     return Target(name, data["description"], data["pipeline"], tuple(data["domains"]))

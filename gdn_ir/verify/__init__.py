@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import Fact
+from gdn_ir.rewrite import Rewrite
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Evidence:
         assumes: facts about their inputs under which they should be.
         feeds: inputs that show the difference, empty where none were needed.
         seed: of the proof that found it, or 0.
+        clean_up: whether the pass may only tidy, so that `after` must be made of the same
+            computation, not of an equal one.
     """
 
     pass_text: str
@@ -29,6 +33,14 @@ class Evidence:
     assumes: tuple[Fact, ...] = ()
     feeds: Mapping[str, Array] = field(default_factory=dict)
     seed: int = 0
+    clean_up: bool = False
+
+    @classmethod
+    def of(cls, rewrite: Rewrite, **found: Any) -> Evidence:
+        """A region and its replacement, and what was found about them."""
+        return cls(
+            rewrite.pass_text, rewrite.before, rewrite.after, assumes=rewrite.assumes, **found
+        )
 
 
 class VerificationFailed(Exception):
@@ -37,3 +49,7 @@ class VerificationFailed(Exception):
     def __init__(self, message: str, evidence: Evidence | None = None) -> None:
         super().__init__(message)
         self.evidence = evidence
+
+
+class InvalidGraph(VerificationFailed):
+    """A pass left a graph that is not valid, and so cannot be kept as evidence."""

@@ -7,7 +7,7 @@ the size of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -26,6 +26,17 @@ _LIMIT = 16 * 2**20
 def canonical_outputs(model: ir.Model) -> list[str]:
     """One hash for each output of the model's main graph."""
     return CanonicalHash(model).graph(model.graph, {})
+
+
+def changed_output(before: Sequence[str], model: ir.Model) -> str | None:
+    """The first output that is another computation than `canonical_outputs` had it `before`."""
+    hashes = zip(model.graph.outputs, before, canonical_outputs(model), strict=True)
+    return next((value.name or "" for value, old, new in hashes if old != new), None)
+
+
+def complaint(pass_text: str, output: str) -> str:
+    """What is wrong with a clean-up pass."""
+    return f"clean-up pass '{pass_text}' changed what output '{output}' computes"
 
 
 class CanonicalHash:
@@ -100,9 +111,6 @@ class CanonicalCheck(Observer):
         """Raises `VerificationFailed` if an output is another computation now."""
         if not isinstance(pass_, CleanUp):
             return
-        hashes = zip(model.graph.outputs, self._outputs, canonical_outputs(model), strict=True)
-        for value, old, new in hashes:
-            if old != new:
-                raise VerificationFailed(
-                    f"clean-up pass '{pass_}' changed what output '{value.name}' computes"
-                )
+        output = changed_output(self._outputs, model)
+        if output is not None:
+            raise VerificationFailed(complaint(str(pass_), output))

@@ -71,13 +71,12 @@ class WholeModelError:
 class NotRun:
     """A rewrite that the numeric gate has no opinion on."""
 
-    where: str
-    pass_text: str
+    rewrite: Rewrite
     reason: str
 
     def __str__(self) -> str:
         """For a report."""
-        return f"not run: '{self.where}' ({self.pass_text}): {self.reason}"
+        return f"not run: '{self.rewrite.where}' ({self.rewrite.pass_text}): {self.reason}"
 
 
 class NumericGate(Observer):
@@ -110,7 +109,12 @@ class NumericGate(Observer):
         try:
             self._measure(rewrite)
         except (runtime.RunFailed, CannotEvaluate) as error:
-            self.not_run.append(NotRun(rewrite.where, rewrite.pass_text, str(error)))
+            self.not_run.append(NotRun(rewrite, str(error)))
+        except VerificationFailed as failure:
+            if failure.evidence is None:  # it does not even start
+                feeds = next(iter(rewrite.samples())).feeds
+                failure.evidence = Evidence.of(rewrite, feeds=feeds)
+            raise
         self._passed.add(key)
         self.seconds += time.perf_counter() - start
 
@@ -125,13 +129,7 @@ class NumericGate(Observer):
                     f"numeric gate: pass '{error.pass_text}' at '{error.where}': on "
                     f"{error.sample} {_complaint(error)}; use another method, or "
                     "--verify none to write it all the same",
-                    Evidence(
-                        pass_text=rewrite.pass_text,
-                        before=rewrite.before,
-                        after=rewrite.after,
-                        assumes=rewrite.assumes,
-                        feeds=sample.feeds,
-                    ),
+                    Evidence.of(rewrite, feeds=sample.feeds),
                 )
 
 

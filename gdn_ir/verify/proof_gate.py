@@ -64,13 +64,7 @@ class ProofGate(Observer):
         if verdict.status == "DIFFERENT" or (self._strict and verdict.status != "PROVED"):
             raise VerificationFailed(
                 f"proof: pass '{rewrite.pass_text}' at '{rewrite.where}': {verdict}",
-                Evidence(
-                    pass_text=rewrite.pass_text,
-                    before=rewrite.before,
-                    after=rewrite.after,
-                    assumes=rewrite.assumes,
-                    seed=verdict.seed,
-                ),
+                Evidence.of(rewrite, seed=verdict.seed),
             )
 
     @property

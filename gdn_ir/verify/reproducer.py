@@ -6,13 +6,20 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from gdn_ir import array_file, model_file
+import onnx_ir as ir
+
+from gdn_ir import array_file, facts, model_file, place
 from gdn_ir.facts import Fact
 from gdn_ir.pass_manager import run
 from gdn_ir.pipeline import parse
 from gdn_ir.rewrite import Sample
 from gdn_ir.verify import Evidence, VerificationFailed
-from gdn_ir.verify.canonical import CanonicalCheck
+from gdn_ir.verify.canonical import (
+    CanonicalCheck,
+    canonical_outputs,
+    changed_output,
+    complaint,
+)
 from gdn_ir.verify.numeric import RegionError, measure
 from gdn_ir.verify.proof import Verdict
 from gdn_ir.verify.shapes import prove_at_shapes
@@ -27,9 +34,10 @@ class Replay:
 
     Attributes:
         message: what the gate said when the folder was written.
-        verdict: of the proof; None where the pipeline left no valid graph to prove.
+        verdict: of the proof; None for a clean-up pass, and where there is no graph to prove.
         errors: of each output on the reproducer's inputs; empty where it has none.
-        failure: what a pass breaks when the pipeline runs again, or "".
+        failure: what is wrong beyond these: what a clean-up pass changed, or what a pass breaks
+            when it runs again; "" if nothing is.
     """
 
     message: str
@@ -46,7 +54,7 @@ class Replay:
 
 def write(folder: Path, evidence: Evidence, message: str, pipeline: str) -> None:
     """Writes before.onnx, after.onnx if there is one, pipeline.txt, about.json and inputs.npz."""
-    folder.mkdir(parents=True, exist_ok=True)
+    place.make_folder(folder)
     for name in ("before.onnx", "after.onnx", "inputs.npz"):
         (folder / name).unlink(missing_ok=True)
     model_file.save(evidence.before, folder / "before.onnx")
@@ -57,6 +65,7 @@ def write(folder: Path, evidence: Evidence, message: str, pipeline: str) -> None
         "message": message,
         "pass": evidence.pass_text,
         "seed": evidence.seed,
+        "clean_up": evidence.clean_up,
         "assumes": [vars(fact) for fact in evidence.assumes],
     }
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -65,7 +74,7 @@ def write(folder: Path, evidence: Evidence, message: str, pipeline: str) -> None
 
 
 def replay(folder: Path) -> Replay:
-    """Runs both gates again on a reproducer, or its pipeline where that left no valid graph.
+    """Runs the gates again on a reproducer, or its pass where that left no valid graph.
 
     Raises:
         ValueError: the folder is no reproducer.
@@ -74,19 +83,35 @@ def replay(folder: Path) -> Replay:
         about = json.loads((folder / _ABOUT).read_text("utf-8"))
         assumes = [Fact(**fact) for fact in about["assumes"]]
         message, seed, pass_text = about["message"], about["seed"], about["pass"]
-        passes = parse((folder / "pipeline.txt").read_text("utf-8").strip())
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{folder} is no reproducer folder: {error}") from None
+        clean_up = about["clean_up"]
+    except (OSError, KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{folder} is no reproducer folder: it holds no readable {_ABOUT}; "
+            "name the folder that optimize wrote"
+        ) from None
     before = model_file.load(folder / "before.onnx")
     if not (folder / "after.onnx").exists():
-        try:
-            run(before, passes, [StructureCheck(), CanonicalCheck()])
-        except VerificationFailed as failure:
-            return Replay(message, failure=str(failure))
-        return Replay(message)
+        return Replay(message, failure=_run_again(before, pass_text, assumes))
     after = model_file.load(folder / "after.onnx")
+    if clean_up:
+        output = changed_output(canonical_outputs(before), after)
+        return Replay(message, failure="" if output is None else complaint(pass_text, output))
     errors: list[RegionError] = []
     if (folder / "inputs.npz").exists():
         sample = Sample("the reproducer's inputs", array_file.load(folder / "inputs.npz"))
-        errors = [e for _, found in measure(before, after, [sample], pass_text) for e in found]
+        try:
+            errors = [e for _, found in measure(before, after, [sample], pass_text) for e in found]
+        except VerificationFailed as failure:
+            return Replay(message, failure=str(failure))
     return Replay(message, prove_at_shapes(before, after, assumes, seed), tuple(errors))
+
+
+def _run_again(model: ir.Model, pass_text: str, assumes: list[Fact]) -> str:
+    """What the pass breaks now, or ""."""
+    for fact in assumes:
+        facts.state(model, f"{fact.value}:{fact.property}")
+    try:
+        run(model, parse(pass_text), [StructureCheck(), CanonicalCheck()])
+    except VerificationFailed as failure:
+        return str(failure)
+    return ""

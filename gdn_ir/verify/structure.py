@@ -9,7 +9,7 @@ import onnx_ir as ir
 from gdn_ir.graph_view import bodies
 from gdn_ir.pass_base import Pass
 from gdn_ir.pass_manager import Observer
-from gdn_ir.verify import VerificationFailed
+from gdn_ir.verify import InvalidGraph
 
 Interface = tuple[tuple[str, str, str], ...]
 
@@ -93,7 +93,7 @@ class StructureCheck(Observer):
         self._outputs = interface(model.graph.outputs)
 
     def after(self, pass_: Pass, model: ir.Model) -> None:
-        """Raises `VerificationFailed` on the first defect."""
+        """Raises `InvalidGraph` on the first defect."""
         found = defects(model)
         for what, old, values in (
             ("inputs", self._inputs, model.graph.inputs),
@@ -102,4 +102,4 @@ class StructureCheck(Observer):
             if interface(values) != old:
                 found.append(f"the model's {what} changed from {old} to {interface(values)}")
         if found:
-            raise VerificationFailed(f"pass '{pass_}' left an invalid graph: {found[0]}")
+            raise InvalidGraph(f"pass '{pass_}' left an invalid graph: {found[0]}")

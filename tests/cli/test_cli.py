@@ -1,24 +1,34 @@
 """The command line as a user meets it: what it prints, what it writes, what it exits with."""
 
+import json
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import typer
 from fixture_files import fixture_bytes
 from onnx_text import model_of, ops_of, value_of
 
 import gdn_ir
 from gdn_ir import runtime
-from gdn_ir.cli import demo, printing
+from gdn_ir.cli import app, demo, optimize, printing
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.region import Region
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
 ADD = "g (float[2] x, float[2] w) => (float[2] y) { y = Add (x, w) }"
 NEG = "g (float[2] x) => (float[2] y) { y = Neg (x) }"
+
+LOOP = """g (int64 n, bool on, float[2] x) => (float[2] y) {
+  y = Loop (n, on, x) <body = b (int64 i, bool go, float[2] v) => (bool go_on, float[2] u) {
+    go_on = Identity (go)
+    u = Neg (v)
+  }>
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +67,17 @@ def test_every_command_has_help(cli, command):
     assert "--json" in result.out
 
 
+def test_every_option_says_what_it_means_in_one_line():
+    for name, command in typer.main.get_command(app).commands.items():
+        for parameter in command.params:
+            text = parameter.help
+            assert text, f"{name}: {parameter.name}"
+            assert text[0].isupper(), f"{name}: {parameter.name}"
+            assert text.endswith("."), f"{name}: {parameter.name}"
+            assert "\n" not in text
+            assert len(text) <= 150
+
+
 def test_version(cli):
     assert cli("--version").out == f"gdn-ir {gdn_ir.__version__}\n"
 
@@ -65,15 +86,17 @@ def test_version(cli):
     ("line", "word"),
     [
         ("optimise m.onnx", "optimise"),
-        ("optimize", "model"),
+        ("optimize", "MODEL"),
         ("optimize m.onnx", "--output"),
         ("optimize m.onnx -o", "-o"),
         ("optimize m.onnx -o o.onnx --verify most", "most"),
         ("optimize m.onnx -o o.onnx --quick", "--quick"),
-        ("inspect", "model"),
+        ("inspect", "MODEL"),
         ("inspect a.onnx b.onnx", "b.onnx"),
-        ("run", "model"),
+        ("run", "MODEL"),
         ("run m.onnx --seed one", "--seed"),
+        ("run m.onnx --seed -1", "--seed"),
+        ("build -o b.onnx --chunk 2000", "--chunk"),
         ("build", "--output"),
         ("build -o b.onnx --mask zero", "zero"),
         ("build -o b.onnx --seq many", "--seq"),
@@ -92,7 +115,11 @@ def test_bad_usage(cli, write, tmp_path, line, word):
         (MemoryError(), 3, ["out of memory"]),
         (ValueError("two\nlines"), 2, ["error: two lines\n"]),
         (gdn_ir.VerificationFailed("pass 'p'"), 1, ["error: pass 'p'\n"]),
-        (PermissionError(13, "Permission denied", "m.onnx"), 2, ["Permission denied: 'm.onnx'"]),
+        (
+            PermissionError(13, "Permission denied", "m.onnx"),
+            2,
+            ["m.onnx: Permission denied"],
+        ),
     ],
 )
 def test_errors_have_codes_and_one_line(cli, monkeypatch, error, code, words):
@@ -101,6 +128,31 @@ def test_errors_have_codes_and_one_line(cli, monkeypatch, error, code, words):
 
     monkeypatch.setattr(gdn_ir.model_file, "load", load)
     cli("inspect m.onnx").fails(code, *words)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("inspect none.onnx --json", 2, "cannot read none.onnx: No such file"),
+        ("inspect --json", 2, "Missing argument 'MODEL'"),
+        ("optimise --json", 2, "No such command 'optimise'"),
+        ("run m.onnx --json --inputs none.npz", 2, "cannot read none.npz"),
+    ],
+)
+def test_errors_as_json(cli, write, line, code, words):
+    write("m.onnx", NEG)
+    result = cli(line)
+    found = json.loads(result.out)
+    assert (result.code, result.err, found.pop("exit_code")) == (code, "", code)
+    assert words in found.pop("error")
+    assert found == {}
+
+
+def test_a_wrong_choice_is_told_once(cli, write):
+    write("m.onnx", NEG)
+    result = cli("optimize m.onnx -o o.onnx --verify foo")
+    result.fails(2, "Invalid value for '--verify': 'foo' is not one of 'full', 'proof', ")
+    assert result.err.count("'structure'") == 1
 
 
 def test_debug_prints_the_traceback_of_a_bug(cli, monkeypatch):
@@ -296,15 +348,21 @@ def test_optimize_for_a_target_and_dump(cli, write, baseline, tmp_path):
             "optimize m.onnx -o o.onnx --passes parallel-inverse{leav=8}",
             ["pass 'parallel-inverse' has no option 'leav'; did you mean 'leaf'?"],
         ),
-        ("optimize m.onnx -o o.onnx --target npu2", ["no target 'npu2'; did you mean '"]),
+        ("optimize m.onnx -o o.onnx --target npu2", ["no target 'npu2'; there are: portable"]),
         ("optimize m.onnx -o o.onnx --target portable --passes dce", ["exclude each other"]),
-        ("optimize m.onnx -o o.onnx --assume x", ["--assume x: 'x' is no property"]),
+        ("optimize m.onnx -o o.onnx --passes ''", ["the pipeline is empty; name a pass"]),
+        ("optimize m.onnx -o o.onnx --assume x", ["--assume x: 'x' is no fact that can be stated"]),
+        ("optimize m.onnx -o o.onnx --assume x:finite", ["write NAME:FACT", "strictly-lower"]),
         ("optimize m.onnx -o o.onnx --assume q:strictly-lower", ["the model has no value 'q'"]),
+        (
+            "optimize m.onnx -o o.onnx --passes parallel-inverse{method=zzz}",
+            ["is one of block, substitution, doubling, neumann, not 'zzz'\n"],
+        ),
         ("optimize m.onnx -o m.onnx", ["cannot write m.onnx: ", "is an input"]),
         ("optimize m.onnx -o ./m.onnx", ["is an input"]),
         ("optimize m.onnx -o none/o.onnx", ["cannot write none/o.onnx: there is no folder"]),
         ("optimize m.onnx -o .", ["cannot write .: ", "is a folder"]),
-        ("optimize m.onnx -o o.onnx --dump text.onnx", ["text.onnx"]),
+        ("optimize m.onnx -o o.onnx --dump text.onnx", ["text.onnx is a file; name a folder"]),
     ],
 )
 def test_what_cannot_be_optimized(cli, write, tmp_path, line, words):
@@ -314,6 +372,16 @@ def test_what_cannot_be_optimized(cli, write, tmp_path, line, words):
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     cli(line).fails(2, *words)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("place", [".", "none/o.onnx", "m.onnx", "m.onnx/o.onnx"])
+def test_the_place_is_checked_before_the_work(cli, write, monkeypatch, place):
+    def work(*_, **__):
+        raise AssertionError("the work has begun")
+
+    write("m.onnx", NEG)
+    monkeypatch.setattr(optimize, "optimize_model", work)
+    cli(f"optimize m.onnx -o {place}").fails(2, f"cannot write {place}: ")
 
 
 DOUBLING = "optimize m.onnx -o o.onnx --passes parallel-inverse{method=doubling}"
@@ -328,6 +396,9 @@ def test_an_unsafe_inverse_is_rejected_and_nothing_written(cli, write, long_chun
         "gdn-ir verify --replay o.onnx.reproducer",
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "o.onnx.reproducer"]
+    found = json.loads(cli(f"{DOUBLING} --json").out)
+    assert (found["exit_code"], found["reproducer"]) == (1, "o.onnx.reproducer")
+    assert found["error"].startswith("numeric gate: pass 'parallel-inverse")
     again = cli("verify --replay o.onnx.reproducer")
     assert again.code == 1
     assert "proof: PROVED at " in again.out
@@ -377,6 +448,19 @@ def test_an_inverse_is_rewritten_on_the_user_s_word_under_the_gate(cli, write, b
     result = cli(ASSUME)
     assert (result.code, result.err) == (0, "")
     assert "  assumes 'A' strictly lower (stated by the user)\n" in result.out
+
+
+def test_what_was_passed_over_is_said(cli, write):
+    write("m.onnx", LOOP)
+    assert cli("optimize m.onnx -o o.onnx").out.endswith("left alone: 1 Loop\nwrote o.onnx\n")
+    assert "left alone: 1 Loop\n" in cli("inspect m.onnx").out
+    assert cli("optimize m.onnx -o o.onnx --json").json["left_alone"] == {"Loop": 1}
+    write("m.onnx", NEG.replace("[2]", "[2,2]"))
+    result = cli("optimize m.onnx -o o.onnx --assume x:strictly-lower")
+    assert "left alone" not in result.out
+    assert result.err == (
+        "warning: --assume x:strictly-lower was not used: no rewrite relied on it\n"
+    )
 
 
 # --- run ------------------------------------------------------------------------------------------
@@ -445,35 +529,50 @@ def broken_archive(folder):
     (folder / "i.npz").write_bytes((folder / "i.npz").read_bytes()[:60])
 
 
+def broken_array(folder):
+    np.savez(folder / "i.npz", x=np.float32([1, 2]), w=np.float32([1, 2]))
+    content = (folder / "i.npz").read_bytes()
+    (folder / "i.npz").write_bytes(content.replace(np.float32([1, 2]).tobytes(), b"damaged.", 1))
+
+
+def other_archive(folder):
+    with zipfile.ZipFile(folder / "i.npz", "w") as archive:
+        archive.writestr("x", "hello")
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        pytest.param(lambda to: None, ["i.npz"], id="missing"),
+        pytest.param(lambda to: None, ["cannot read i.npz: No such file"], id="missing"),
+        pytest.param(
+            lambda to: (to / "i.npz").mkdir(), ["cannot read i.npz: Is a directory"], id="folder"),
         pytest.param(
             lambda to: np.savez(to / "i.npz", x=np.float32([1, 2])),
-            ["i.npz lacks the inputs w; it needs an array for each"], id="input missing"),
+            ["i.npz does not fit m.onnx: it lacks 'w'; add an array for each\n"], id="lacking"),
         pytest.param(
             lambda to: np.savez(to / "i.npz", x=np.float32([1, 2]), w=np.float32([1, 2]), q=1, r=2),
-            ["i.npz has q, r, which the model takes no input for"], id="unknown names"),
+            ["'q', 'r' is no input; there are: x, w\n"], id="unknown names"),
         pytest.param(
-            lambda to: np.savez(to / "i.npz", x=np.zeros(2), w=np.zeros(2)),
-            ["ONNX Runtime: ", "double"], id="type"),
+            lambda to: np.savez(to / "i.npz", x=np.float32([1, 2]), v=0),
+            ["it lacks 'w'; add an array for each; 'v' is no input"], id="both"),
         pytest.param(
-            lambda to: np.savez(to / "i.npz", x=np.zeros(3, np.float32), w=np.zeros(2, np.float32)),
-            ["ONNX Runtime: ", "dimensions"], id="shape"),
+            lambda to: np.savez(to / "i.npz", x=np.zeros(2), w=np.zeros(2, np.float32)),
+            [": 'x' is float64, not float32; convert it with .astype\n"], id="type"),
+        pytest.param(
+            lambda to: np.savez(to / "i.npz", x=np.float32([1, 2, 3]), w=np.float32(1)),
+            [": 'x' has shape [3], not [2]; 'w' has shape [], not [2]\n"], id="shape"),
         pytest.param(
             lambda to: (to / "i.npz").write_text("hello"),
-            ["cannot read i.npz as .npz"], id="text"),
+            ["cannot read i.npz: it is no .npz file, or a damaged one"], id="text"),
         pytest.param(
             lambda to: np.savez(to / "i.npz", x=np.array([{}]), w=0),
-            ["cannot read i.npz as .npz"], id="pickled"),
+            ["cannot read i.npz: 'x' holds Python objects; save numbers"], id="pickled"),
+        pytest.param(one_array, ["it is no .npz file, or a damaged one"], id="one array"),
         pytest.param(
-            one_array,
-            ["cannot read i.npz as .npz"], id="one array"),
-        pytest.param(
-            lambda to: (to / "i.npz").touch(), ["cannot read i.npz as .npz"], id="empty"),
-        pytest.param(
-            broken_archive, ["cannot read i.npz as .npz"], id="truncated"),
+            lambda to: (to / "i.npz").touch(), ["it is no .npz file, or a"], id="empty"),
+        pytest.param(broken_archive, ["it is no .npz file, or a damaged one"], id="truncated"),
+        pytest.param(broken_array, ["cannot read i.npz: 'x' is damaged"], id="broken array"),
+        pytest.param(other_archive, ["cannot read i.npz: 'x' is no array"], id="other archive"),
     ],
 )  # fmt: skip
 def test_inputs_that_do_not_fit(cli, write, tmp_path, make, words):
@@ -483,9 +582,28 @@ def test_inputs_that_do_not_fit(cli, write, tmp_path, make, words):
     assert not (tmp_path / "o.npz").exists()
 
 
-def test_outputs_that_cannot_be_written(cli, write):
+def test_symbolic_dimensions_take_any_size(cli, write):
+    write("m.onnx", "g (float[n, 2] x) => (float[n, 2] y) { y = Neg (x) }")
+    np.savez("i.npz", x=np.zeros((3, 2), np.float32))
+    assert cli("run m.onnx --inputs i.npz").code == 0
+    np.savez("i.npz", x=np.zeros((3, 1), np.float32))
+    cli("run m.onnx --inputs i.npz").fails(2, ": 'x' has shape [3, 1], not [n,2]\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("none/o.npz", "there is no folder"),
+        (".", "is a folder; name a file"),
+        ("m.onnx", "is an input; choose another name"),
+        ("i.npz", "is an input; choose another name"),
+    ],
+)
+def test_outputs_that_cannot_be_written(cli, write, monkeypatch, place, words):
     write("m.onnx", NEG)
-    cli("run m.onnx --outputs none/o.npz").fails(2, "none/o.npz")
+    np.savez("i.npz", x=np.float32([1, 2]))
+    monkeypatch.setattr(runtime, "session", None)  # the place is checked before the run
+    cli(f"run m.onnx --inputs i.npz --outputs {place}").fails(2, f"cannot write {place}: ", words)
 
 
 def test_outputs_are_where_it_says(cli, write, tmp_path):

@@ -1,5 +1,7 @@
 """`gdn-ir verify`: two models, several shapes, a reproducer."""
 
+import json
+
 import pytest
 
 from gdn_ir.models.baseline import build_unrolled
@@ -48,7 +50,16 @@ def test_models_that_differ(cli, pair):
     assert result.code == 1
     assert result.err.startswith("error: b.onnx is not a.onnx: output 'y' is DIFFERENT: ")
     assert result.err.endswith("--seed 3\n")
-    assert "too much" in result.out
+    lines = [line.strip("┃│ ") for line in result.out.splitlines() if line[:1] in ("┃", "│")]
+    header, *rows = [line.split()[-1] for line in lines]
+    assert header == "accepted"
+    assert set(rows) <= {"yes", "no"}
+    assert "no" in rows
+    failed = cli("verify a.onnx b.onnx --seed 3 --json")
+    document = json.loads(failed.out)
+    assert (failed.code, failed.err, document["exit_code"]) == (1, "", 1)
+    assert document["error"] == result.err.removeprefix("error: ").strip()
+    assert document["shapes"][0]["outputs"]["y"]["status"] == "DIFFERENT"
     numbers = cli("verify a.onnx b.onnx --verify numeric")
     assert numbers.code == 1
     assert "'y' on random inputs: an error of " in numbers.err

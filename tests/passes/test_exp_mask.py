@@ -13,6 +13,7 @@ from gdn_ir.graph_view import node_graph, scopes
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.verify.numeric import NumericGate
+from gdn_ir.wording import counted
 
 DECAYS = ("segment", "difference")
 BEFORE_EXP = ("where", "trilu", "add", "nothing")
@@ -172,7 +173,7 @@ def test_segment_mends_strong_decay(mask):
 def test_exports(name, case, masks, option):
     model = load_fixture(name)
     outcome = checked(f"exp-mask{{decay={option}}},dce", model, tolerance=1e-5)
-    assert f"{masks} masks after the exp" in outcome.rewrites[0].found
+    assert f"{counted(masks, 'mask')} after the exp" in outcome.rewrites[0].found
     assert masks_after_exp(outcome.model) == []
     l2norm = name == "hf_fill_inf_gqa_ragged_state"
     before = rule_errors(model, families_of(case), l2norm=l2norm)
@@ -208,7 +209,7 @@ def test_an_unmasked_use_is_declined_and_kept():
 
     outcome = checked("exp-mask", build(write, {"g": (2, 4), "x": (2, 4, 4)}))
     assert [rewrite.found for rewrite in outcome.rewrites] == [
-        "causal decay [2, 4, 4], 1 uses, 1 masks after the exp"
+        "causal decay [2, 4, 4], 1 use, 1 mask after the exp"
     ]
     assert outcome.reasons == ["'exp_5' uses it above the diagonal; mask it there"]
     assert outcome.ops["Exp"] == 2
@@ -399,7 +400,7 @@ def test_suffix_sums(last, exp, scope):
 
     outcome = checked("exp-mask,dce", build(write, {"g": (2, 5)}, scope=scope))
     assert [rewrite.found for rewrite in outcome.rewrites] == [
-        "1 differences of prefix sums, G_last - G_i"
+        "1 difference of prefix sums, G_last - G_i"
     ]
     assert outcome.ops["Sub"] == 0
 

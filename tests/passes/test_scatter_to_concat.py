@@ -151,7 +151,23 @@ def test_a_shape_that_is_not_static():
       a = ScatterND (zeros, zero, u)
       y = ScatterND (a, one, v)
     }"""
-    assert declines("scatter-to-concat", parse(text)) == ["a shape is not static"]
+    assert declines("scatter-to-concat", parse(text)) == [
+        "the shape [N,3] of 'u' is not static; "
+        "bind it with --dim, or export the model at fixed sizes"
+    ]
+
+
+def test_a_shape_that_is_not_known():
+    text = """<ir_version: 10, opset_import: ["": 20, "c": 1]>
+      g (float[1,3] u, float[1,3] v) => (float[2,3] y)
+      <float[2,3] zeros = {0, 0, 0, 0, 0, 0}, int64[1,1] zero = {0}, int64[1,1] one = {1}> {
+      w = c.Foo (u)
+      a = ScatterND (zeros, zero, w)
+      y = ScatterND (a, one, v)
+    }"""
+    assert declines("scatter-to-concat", parse(text)) == [
+        "the shape of 'w' is not known; put infer-shapes before this pass"
+    ]
 
 
 def test_no_constant_to_write_into():

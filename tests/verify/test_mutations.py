@@ -53,7 +53,6 @@ def _scan() -> ir.Model:
     return bind(load_fixture("scan_tokens"), {"T": 5})
 
 
-
 def _triangles(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
     rng = np.random.default_rng(1)
     for scale in (0.125, 0.5):
@@ -87,14 +86,15 @@ def check_mutants(
     assert compare(original, right).status == "PROVED"
     feeds = list(inputs(original))
     truths = _results(original, feeds)
-    refuted, harmless = 0, []
+    refuted, harmless, invalid = 0, [], 0
     for where, edit in mutations(right, np.random.default_rng(0)):
         mutant = right.clone()
         edit(mutant)
         try:
             results = _results(mutant, feeds)
         except Exception:
-            continue  # no runtime accepts it either
+            invalid += 1  # no runtime accepts it either
+            continue
         # A wrong seed of the algebra must not make a mutant live or die.
         if compare(original, mutant, seed=refuted).status != "PROVED":
             refuted += 1
@@ -103,7 +103,7 @@ def check_mutants(
             harmless.append(where)
         if refuted + len(harmless) == count:
             return harmless
-    raise AssertionError(f"only {refuted + len(harmless)} valid mutants")
+    raise AssertionError(f"only {refuted + len(harmless)} mutants, {invalid} invalid")
 
 
 def _rule_inputs(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:

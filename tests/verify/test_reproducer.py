@@ -1,6 +1,7 @@
 """What a failed run leaves behind, and that it fails again from there; bisection."""
 
 import dataclasses
+import json
 from typing import ClassVar
 
 import numpy as np
@@ -8,12 +9,15 @@ import onnx_ir as ir
 import pytest
 from onnx_text import model_of, ops_of, value_of
 
-from gdn_ir import optimizer, pipeline
+import gdn_ir
+from gdn_ir import facts, optimizer, pipeline
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.pass_base import CleanUp
 from gdn_ir.region import Region
+from gdn_ir.rewrite import Rewrite, random_samples
 from gdn_ir.verify import Evidence, VerificationFailed, reproducer
 from gdn_ir.verify.bisect import first_breaking_pass
+from gdn_ir.verify.numeric import NumericGate
 
 UNSAFE = {"seq": 64, "chunk": 64, "heads": 1, "head_dim": 8}
 DOUBLING = "exp-mask,parallel-inverse{method=doubling}"
@@ -32,9 +36,16 @@ class Negate(CleanUp):
             if node.op_type == "Abs":
                 node.op_type = "Neg"
                 if self.invalid:
-                    model.graph.remove(node)
-                    model.graph.append(node)
+                    invert(model)
         return True
+
+
+def invert(model):
+    """Moves the first node to the end, after those that need it."""
+    first = model.graph[0]
+    model.graph.remove(first)
+    model.graph.append(first)
+    return True
 
 
 @pytest.fixture
@@ -91,17 +102,46 @@ def test_a_pass_that_breaks_the_graph_breaks_it_again(negate, tmp_path, invalid,
     failure = failure_of(model_of(ABS), passes=passes)
     assert words in str(failure)
     reproducer.write(tmp_path, failure.evidence, str(failure), passes)
-    assert not (tmp_path / "after.onnx").exists()
+    assert json.loads((tmp_path / "about.json").read_text())["pass"] == passes.split(",")[-1]
+    assert ops_of(gdn_ir.load(tmp_path / "before.onnx").graph) == ["Abs", "Exp"]
+    assert (tmp_path / "after.onnx").exists() is not invalid
     again = reproducer.replay(tmp_path)
     assert again.fails
     assert words in again.failure
 
 
-@pytest.mark.parametrize("spoil", ["about.json", "pipeline.txt"])
-def test_a_folder_that_is_no_reproducer(tmp_path, spoil):
+def test_a_clean_up_pass_that_was_mended_passes(negate, tmp_path):
+    failure = failure_of(model_of(ABS), passes="identity,negate")
+    evidence = dataclasses.replace(failure.evidence, after=failure.evidence.before)
+    reproducer.write(tmp_path, evidence, str(failure), "identity,negate")
+    assert not reproducer.replay(tmp_path).fails
+
+
+def test_an_invalid_graph_comes_again_on_the_user_s_word(negate, tmp_path, monkeypatch):
+    """What was stated is part of what the pass was given."""
+    monkeypatch.setattr(Negate, "clean", lambda self, model: facts.stated(model) and invert(model))
+    text = "g (float[2,2] x) => (float[2,2] y) { a = Abs (x) y = Exp (a) }"
+    failure = failure_of(model_of(text), passes="negate", assume=["x:strictly-lower"])
+    reproducer.write(tmp_path, failure.evidence, str(failure), "negate")
+    assert "left an invalid graph" in reproducer.replay(tmp_path).failure
+
+
+def test_a_replacement_that_does_not_run_does_not_run_again(tmp_path):
+    text = "g (float[2,3] x) => (float[2,3] y) { %s }"
+    before, after = model_of(text % "y = Neg (x)"), model_of(text % "y = Reshape (x, x)")
+    rewrite = Rewrite(
+        "p", "y", "a Neg", before, after, (), lambda: random_samples(before.graph.inputs)
+    )
+    with pytest.raises(VerificationFailed) as caught:
+        NumericGate().rewrote(rewrite)
+    reproducer.write(tmp_path, caught.value.evidence, str(caught.value), "p")
+    assert "what it made does not run" in reproducer.replay(tmp_path).failure
+
+
+def test_a_folder_that_is_no_reproducer(tmp_path):
     text = "g (float[3] x) => (float[3] y) { y = Neg (x) }"
     reproducer.write(tmp_path, Evidence("p", model_of(text), model_of(text)), "m", "dce")
-    (tmp_path / spoil).unlink()
+    (tmp_path / "about.json").unlink()
     with pytest.raises(ValueError, match="is no reproducer folder"):
         reproducer.replay(tmp_path)
 
@@ -136,8 +176,6 @@ def test_a_stated_fact_goes_along_into_the_search():
     failure = failure_of(bare, passes=DOUBLING, assume=["A:strictly-lower"])
     assert "numeric gate: pass 'parallel-inverse{method=doubling}'" in str(failure)
     passes = pipeline.parse(DOUBLING)
-    from gdn_ir import facts
-
     facts.state(bare, "A:strictly-lower")
     count = len(bare.graph)
     guilty = first_breaking_pass(bare, passes, lambda m: len(m.graph) != count)
