@@ -89,15 +89,23 @@ class _Comparing:
         self._hash_after(prove_on_the_way=False)
         left = self._unequal_outputs()
         verdict = self._prove(left, [self._inputs()]) if left and self._is_simple() else None
+        if verdict is not None and verdict.status == "DIFFERENT":
+            # At the models' own inputs that is the last word, but others may be equal still.
+            verdicts = [self._prove([pair], [self._inputs()]) for pair in left]
+            return self._finished(left, verdicts)
         if left and (verdict is None or verdict.status != "PROVED"):
             self._hash_after(prove_on_the_way=True)
             left = self._unequal_outputs()
             choices = (self._equal_values(), self._opaque_values(), self._inputs())
             verdict = self._prove(left, choices) if left else None
+        return self._finished(left, [verdict] * len(left) if verdict is not None else [])
+
+    def _finished(
+        self, left: Sequence[tuple[ir.Value, ir.Value]], verdicts: Sequence[Verdict]
+    ) -> Comparison:
         for value in self._before.graph.outputs:
             self._result.outputs[value.name or ""] = EQUAL_BY_HASH
-        for value, _ in left:
-            assert verdict is not None, "what is left was tried"
+        for (value, _), verdict in zip(left, verdicts, strict=True):
             self._result.outputs[value.name or ""] = verdict
         return self._result
 

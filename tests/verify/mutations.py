@@ -106,7 +106,7 @@ def _mask_offset(node, rng):
 
 def _bypass(node, rng):
     """Leaves a step out: a series one term short, a scaling forgotten."""
-    source, result = node.inputs[0], node.outputs[0]
+    source, result = (node.inputs or [None])[0], node.outputs[0]
     if source is None or source.shape != result.shape or source.dtype != result.dtype:
         return None
     if node.op_type in ("Identity", "Cast") or result.is_graph_output():

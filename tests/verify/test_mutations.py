@@ -1,6 +1,6 @@
 """Mutation harness: not one wrong graph may be called equal to the right one.
 
-Each mutant is a graph with a single wrong edit. `verify` must refute it, or it must be a true
+Each mutant is a graph with a single wrong edit. The proof must refute it, or it must be a true
 no-op: equal to the original in float64 on inputs of several kinds.
 """
 
@@ -16,7 +16,8 @@ from gdn_ir.evaluate import evaluate
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.models.reference import adversarial_inputs
 from gdn_ir.optimizer import optimize
-from gdn_ir.verify.equivalence import compare
+from gdn_ir.verify.equivalence import Comparison, compare
+from gdn_ir.verify.proof import Verdict, prove
 from gdn_ir.verify.shapes import bind
 
 _SMALL = {"heads": 1, "head_dim": 4, "chunk": 8}
@@ -33,7 +34,6 @@ OPTIMIZED = {
     "leaves of 4": ({"seq": 16}, _INVERSE.format("leaf=4")),
     "substitution": ({"seq": 8, "batch": 2}, _INVERSE.format("method=substitution leaf=4")),
     "doubling": ({"seq": 16}, _INVERSE.format("method=doubling")),
-    "float16": ({"seq": 16, "dtype": "float16"}, None),
 }  # fmt: skip
 
 
@@ -43,14 +43,18 @@ def test_no_wrong_edit_of_an_optimized_graph_is_accepted(name, record_property):
     size, passes = OPTIMIZED[name]
     original = build_unrolled(**{**_SMALL, **size})
     optimized, _ = optimize(original, passes=passes, verify="structure")
-    harmless = check_mutants(original, optimized, _rule_inputs, 60)
+    harmless = check_mutants(original, optimized, _rule_inputs, 50, prove)
     record_property("harmless", harmless)
     # No-ops are few: an index that is already 0, a constant that meets a zero state.
-    assert len(harmless) <= 15, harmless
+    assert len(harmless) <= 12, harmless
 
 
 def _scan() -> ir.Model:
     return bind(load_fixture("scan_tokens"), {"T": 5})
+
+
+def _float16() -> ir.Model:
+    return build_unrolled(**_SMALL, seq=16, dtype="float16")
 
 
 def _triangles(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
@@ -63,15 +67,16 @@ def _triangles(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
 @pytest.mark.parametrize(
     ("load", "inputs", "count"),
     [
-        (_scan, lambda model: _rule_inputs(model), 60),
-        (lambda: load_fixture("ts_loop_inverse"), _triangles, 20),
-        (lambda: load_fixture("hf_fill_inf"), lambda model: _rule_inputs(model), 10),
+        (_scan, lambda model: _rule_inputs(model), 20),
+        (lambda: load_fixture("ts_loop_inverse"), _triangles, 6),
+        (_float16, lambda model: _rule_inputs(model), 10),
     ],
-    ids=["scan", "loop", "export"],
+    ids=["scan", "loop", "float16"],
 )
 def test_no_wrong_edit_of_an_export_is_accepted(load, inputs, count, record_property):
     original = load()
-    harmless = check_mutants(original, original, inputs, count)
+    tidy, _ = optimize(original, passes="infer-shapes,fold-constants,cse,dce", verify="structure")
+    harmless = check_mutants(original, tidy, inputs, count, compare)
     record_property("harmless", harmless)
     assert len(harmless) <= count // 2, harmless
 
@@ -81,9 +86,10 @@ def check_mutants(
     right: ir.Model,
     inputs: Callable[[ir.Model], Iterator[dict[str, np.ndarray]]],
     count: int,
+    gate: Callable[..., Verdict | Comparison],
 ) -> list[str]:
     """Tries `count` valid mutants of `right` against `original`; returns the true no-ops."""
-    assert compare(original, right).status == "PROVED"
+    assert gate(original, right).status == "PROVED"
     feeds = list(inputs(original))
     truths = _results(original, feeds)
     refuted, harmless, invalid = 0, [], 0
@@ -96,7 +102,7 @@ def check_mutants(
             invalid += 1  # no runtime accepts it either
             continue
         # A wrong seed of the algebra must not make a mutant live or die.
-        if compare(original, mutant, seed=refuted).status != "PROVED":
+        if gate(original, mutant, seed=refuted).status != "PROVED":
             refuted += 1
         else:
             assert _equal(truths, results), f"accepted though wrong: {where}"

@@ -113,6 +113,14 @@ def test_a_difference_is_shown_with_its_place_and_seed():
     assert not all(error.is_accepted for error in found.errors)
 
 
+def test_each_output_has_a_verdict_of_its_own():
+    text = "g (float[3,3] x) => (float[3,3] y, float[3,3] z) {{ y = {} (x, x) a = {} z = Neg (a) }}"
+    first = model_of(text.format("Add", "Add (x, x)"))
+    second = model_of(text.format("Mul", "Sum (x, x)"))
+    found = compare(first, second).outputs
+    assert (found["y"].status, found["z"].status) == ("DIFFERENT", "PROVED")
+
+
 def test_one_gate_alone():
     pair = model("y = Add (x, x)"), model("y = Mul (x, x)")
     assert outcome(*pair, numeric=False).errors == []
