@@ -10,14 +10,18 @@ import typer
 
 from gdn_ir import model_file
 from gdn_ir.cli.printing import print_json, print_line
-from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.models.baseline import build_rule
+from gdn_ir.models.rule_form import RuleForm
 from gdn_ir.observers import count_nodes
+
+_UNROLLED_TOKENS = 512
 
 
 class Form(str, Enum):
     """How the chunk loop and the inverse are written."""
 
     UNROLLED = "unrolled"
+    LOOP = "loop"
 
 
 class Mask(str, Enum):
@@ -36,12 +40,23 @@ class DType(str, Enum):
 
 def command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    form: Annotated[Form, typer.Option(help="unrolled: as torch.onnx leaves it.")] = Form.UNROLLED,
+    form: Annotated[
+        Form,
+        typer.Option(
+            help="unrolled: as torch.onnx leaves it, for one length. "
+            "loop: as it leaves a scripted rule, Loops over the chunks and the rows, any length."
+        ),
+    ] = Form.UNROLLED,
     mask: Annotated[
         Mask, typer.Option(help="fill-inf: today's transformers; fill-zero: the older form.")
     ] = Mask.FILL_INF,
     batch: Annotated[int, typer.Option(help="Sequences.")] = 1,
-    seq: Annotated[int, typer.Option(help="Tokens; any number.")] = 512,
+    seq: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens; any number. Default: 512 unrolled, else left open as dimension S."
+        ),
+    ] = None,
     heads: Annotated[int, typer.Option(help="Value heads.")] = 4,
     key_heads: Annotated[int | None, typer.Option(help="Query/key heads; default: heads.")] = None,
     head_dim: Annotated[int, typer.Option(help="Key dimension.")] = 64,
@@ -55,7 +70,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a baseline gated delta rule, as an exporter leaves it."""
-    model = build_unrolled(
+    if seq is None and form is Form.UNROLLED:
+        seq = _UNROLLED_TOKENS
+    model = build_rule(
+        RuleForm(form.value, mask=mask.value),
         batch=batch,
         seq=seq,
         heads=heads,
@@ -66,7 +84,6 @@ def command(
         state=state,
         l2norm=l2norm,
         dtype=dtype.value,
-        mask=mask.value,
     )
     model_file.save(model, output)
     if as_json:

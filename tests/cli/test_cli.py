@@ -13,7 +13,7 @@ from onnx_text import model_of, ops_of, value_of
 import gdn_ir
 from gdn_ir import runtime
 from gdn_ir.cli import demo, printing
-from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.models.baseline import build_loop, build_unrolled
 from gdn_ir.region import Region
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
@@ -161,6 +161,23 @@ def test_build(cli, tmp_path, options, arguments):
     assert result.code == 0, result.err
     assert result.out == f"wrote b.onnx: {len(expected.graph)} nodes\n"
     assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", {}),
+        ("--seq 11", {"seq": 11}),
+        ("--mask fill-zero --chunk 6", {"mask": "fill-zero", "chunk": 6}),
+        ("--state --l2norm --key-heads 1", {"state": True, "l2norm": True, "key_heads": 1}),
+    ],
+)
+def test_build_loops(cli, tmp_path, options, arguments):
+    result = cli(f"build -o b.onnx --form loop --chunk 8 --heads 2 --head-dim 8 {options}")
+    assert result.code == 0, result.err
+    expected = build_loop(**{"chunk": 8, "heads": 2, "head_dim": 8} | arguments)
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+    assert cli("inspect b.onnx").code == 0
 
 
 def test_build_as_json(cli):

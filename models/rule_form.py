@@ -1,0 +1,94 @@
+"""How the gated delta rule is written down: which loops it has, which inverse, which masks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+import onnx_ir as ir
+
+from gdn_ir.models import chunk_parts as parts
+from gdn_ir.models.chunk_form import Invert
+from gdn_ir.models.chunk_lengths import chunk_lengths
+from gdn_ir.models.chunk_loop import ChunkLoop, loop_chunks, unroll_chunks
+from gdn_ir.models.fill_inf import FillInf
+from gdn_ir.models.fill_zero import FillZero
+from gdn_ir.models.gdn_sizes import GdnSizes
+from gdn_ir.models.graph_writer import GraphWriter
+from gdn_ir.models.row_inverse import invert_rows_looped, invert_rows_unrolled
+
+__all__ = ["Form", "Mask", "RuleForm"]
+
+Form = Literal["unrolled", "loop"]
+Mask = Literal["fill-zero", "fill-inf"]
+
+
+class _Loops(NamedTuple):
+    invert: Invert
+    chunks: ChunkLoop
+
+
+_LOOPS = {
+    "unrolled": _Loops(invert_rows_unrolled, unroll_chunks),
+    "loop": _Loops(invert_rows_looped, loop_chunks),
+}
+_MASKS: dict[str, type[FillZero] | type[FillInf]] = {"fill-zero": FillZero, "fill-inf": FillInf}
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleForm:
+    """One way to write the rule.
+
+    Attributes:
+        form: `unrolled` copies the body of each loop, `loop` leaves an ONNX Loop.
+        mask: `fill-inf` or `fill-zero`; see the modules of these names.
+
+    Raises ValueError, naming the argument and what it may be.
+    """
+
+    form: Form
+    mask: Mask = "fill-inf"
+
+    def __post_init__(self) -> None:
+        for name, choices in (("form", _LOOPS), ("mask", _MASKS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}"
+                )
+
+    def check(self, sizes: GdnSizes) -> None:
+        """Raises ValueError where this form cannot have these sizes."""
+        if sizes.seq is None and self.form == "unrolled":
+            raise ValueError("seq is None; form unrolled needs a number, form loop does not")
+
+    def write(
+        self,
+        w: GraphWriter,
+        x: parts.Operands,
+        state: ir.Value,
+        sizes: GdnSizes,
+        *,
+        l2norm: bool,
+        dtype: ir.DataType,
+        final_state: bool,
+    ) -> tuple[ir.Value, ir.Value | None]:
+        """Appends the rule.
+
+        Args:
+            w: writes the graph.
+            x: the operands, [B,T,...] as in `gdn_ir.models.reference`, of type `dtype`.
+            state: [B,H,K,V] in float32.
+            sizes: what `check` has passed.
+            l2norm: whether q and k are normalised here.
+            dtype: of the operands and the output; everything between is float32.
+            final_state: whether anybody reads the last state.
+
+        Returns o [B,T,H,V] and, if asked for, the last state.
+        """
+        loops = _LOOPS[self.form]
+        lengths = chunk_lengths(w, x.g, sizes)
+        chunks = _MASKS[self.mask].prepare(
+            w, x, sizes, lengths, invert=loops.invert, l2norm=l2norm, dtype=dtype
+        )
+        output, last = loops.chunks(w, chunks, state, sizes, lengths, final_state)
+        return parts.join_chunks(w, output, sizes, lengths, dtype), last
