@@ -2,8 +2,8 @@
 
 Unrolled, it has the ops, the order and the attributes of what torch.onnx (dynamo) makes of
 transformers' `torch_chunk_gated_delta_rule`; with Loops, the structure of what it makes of a
-scripted one. Neither torch nor transformers is needed. The formulas are those of
-`gdn_ir.models.reference.chunked`.
+scripted one; as a Scan it is the rule token by token. Neither torch nor transformers is needed. The
+formulas are those of `gdn_ir.models.reference`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gdn_ir.models.gdn_sizes import GdnSizes
 from gdn_ir.models.graph_writer import GraphWriter
 from gdn_ir.models.rule_form import Mask, RuleForm
 
-__all__ = ["DType", "build_loop", "build_rule", "build_unrolled"]
+__all__ = ["DType", "build_loop", "build_rule", "build_scan", "build_unrolled"]
 
 DType = Literal["float32", "float16"]
 
@@ -68,14 +68,13 @@ def build_unrolled(
         ValueError: names the argument and what it may be.
     """
     return build_rule(
-        RuleForm("unrolled", mask=mask),
+        RuleForm("unrolled", mask=mask, chunk=chunk),
         batch=batch,
         seq=seq,
         heads=heads,
         key_heads=key_heads,
         head_dim=head_dim,
         value_dim=value_dim,
-        chunk=chunk,
         state=state,
         l2norm=l2norm,
         dtype=dtype,
@@ -106,28 +105,72 @@ def build_loop(
     Args:
         batch: B.
         seq: None, or T: then the Loops stay, and their trip counts are constants.
-        heads: as in `build_unrolled`.
-        key_heads: as in `build_unrolled`.
-        head_dim: as in `build_unrolled`.
-        value_dim: as in `build_unrolled`.
-        chunk: as in `build_unrolled`.
-        state: as in `build_unrolled`.
-        l2norm: as in `build_unrolled`.
-        dtype: as in `build_unrolled`.
-        mask: as in `build_unrolled`.
+        heads: as in `build_unrolled`, and so all that follow.
+        key_heads: Hk.
+        head_dim: K.
+        value_dim: V.
+        chunk: C. The row Loop makes C - 1 turns.
+        state: whether the state is carried in and out.
+        l2norm: whether q and k are normalised inside the graph.
+        dtype: of q, k, v, g, beta and o.
+        mask: `fill-inf` or `fill-zero`.
 
     Raises:
         ValueError: names the argument and what it may be.
     """
     return build_rule(
-        RuleForm("loop", mask=mask),
+        RuleForm("loop", mask=mask, chunk=chunk),
         batch=batch,
         seq=seq,
         heads=heads,
         key_heads=key_heads,
         head_dim=head_dim,
         value_dim=value_dim,
-        chunk=chunk,
+        state=state,
+        l2norm=l2norm,
+        dtype=dtype,
+    )
+
+
+def build_scan(
+    *,
+    batch: int = 1,
+    seq: int | None = None,
+    heads: int = 2,
+    key_heads: int | None = None,
+    head_dim: int = 32,
+    value_dim: int | None = None,
+    state: bool = False,
+    l2norm: bool = False,
+    dtype: DType = "float32",
+) -> ir.Model:
+    """The recurrent rule as one Scan over the tokens, opset 20; it has no chunks and no masks.
+
+    The body carries the state [B, Hv, K, V] and takes one token of each operand, tokens first. By
+    default T is the symbolic dimension `S`: any number of tokens >= 1.
+
+    Args:
+        batch: B.
+        seq: None, or T.
+        heads: as in `build_unrolled`, and so all that follow.
+        key_heads: Hk.
+        head_dim: K.
+        value_dim: V.
+        state: whether the state is carried in and out.
+        l2norm: whether q and k are normalised inside the graph, in float32.
+        dtype: of q, k, v, g, beta and o.
+
+    Raises:
+        ValueError: names the argument and what it may be.
+    """
+    return build_rule(
+        RuleForm("scan"),
+        batch=batch,
+        seq=seq,
+        heads=heads,
+        key_heads=key_heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
         state=state,
         l2norm=l2norm,
         dtype=dtype,
@@ -143,12 +186,14 @@ def build_rule(
     key_heads: int | None = None,
     head_dim: int = 32,
     value_dim: int | None = None,
-    chunk: int = 64,
     state: bool = False,
     l2norm: bool = False,
     dtype: DType = "float32",
 ) -> ir.Model:
-    """A model of the rule alone, in any form; all else as in `build_unrolled`."""
+    """A model of the rule alone, in any form; the sizes are those of `build_unrolled`.
+
+    T is the symbolic dimension `S` where `seq` is None, which form unrolled does not allow.
+    """
     sizes = GdnSizes(
         batch=batch,
         seq=seq,
@@ -156,7 +201,7 @@ def build_rule(
         key_heads=heads if key_heads is None else key_heads,
         head_dim=head_dim,
         value_dim=head_dim if value_dim is None else value_dim,
-        chunk=chunk,
+        **({} if form.chunk is None else {"chunk": form.chunk}),
     )
     form.check(sizes)
     if dtype not in _DTYPES:

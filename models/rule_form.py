@@ -1,8 +1,9 @@
-"""How the gated delta rule is written down: which loops it has, which inverse, which masks."""
+"""How the gated delta rule is written down: which loops it has and which masks."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 import onnx_ir as ir
@@ -16,10 +17,11 @@ from gdn_ir.models.fill_zero import FillZero
 from gdn_ir.models.gdn_sizes import GdnSizes
 from gdn_ir.models.graph_writer import GraphWriter
 from gdn_ir.models.row_inverse import invert_rows_looped, invert_rows_unrolled
+from gdn_ir.models.token_scan import scan_tokens
 
 __all__ = ["Form", "Mask", "RuleForm"]
 
-Form = Literal["unrolled", "loop"]
+Form = Literal["unrolled", "loop", "scan"]
 Mask = Literal["fill-zero", "fill-inf"]
 
 
@@ -28,7 +30,7 @@ class _Loops(NamedTuple):
     chunks: ChunkLoop
 
 
-_LOOPS = {
+_CHUNK_LOOPS = {
     "unrolled": _Loops(invert_rows_unrolled, unroll_chunks),
     "loop": _Loops(invert_rows_looped, loop_chunks),
 }
@@ -40,26 +42,40 @@ class RuleForm:
     """One way to write the rule.
 
     Attributes:
-        form: `unrolled` copies the body of each loop, `loop` leaves an ONNX Loop.
-        mask: `fill-inf` or `fill-zero`; see the modules of these names.
+        form: `unrolled` copies the body of each loop for one number of tokens, `loop` leaves ONNX
+            Loops, `scan` goes token by token in an ONNX Scan.
+        mask: of the chunk forms, `fill-inf` (the default) or `fill-zero`; see the modules of these
+            names.
+        chunk: C, tokens in a chunk, at least 2; 64 by default.
 
+    What is None gets its default; `scan` has neither chunks nor masks.
     Raises ValueError, naming the argument and what it may be.
     """
 
     form: Form
-    mask: Mask = "fill-inf"
+    mask: Mask | None = None
+    chunk: int | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("form", _LOOPS), ("mask", _MASKS)):
-            if getattr(self, name) not in choices:
+        _check_choice("form", self.form, (*_CHUNK_LOOPS, "scan"))
+        if self.form == "scan":
+            self._check_nothing_of_chunks()
+        if self.mask is not None:
+            _check_choice("mask", self.mask, _MASKS)
+
+    def _check_nothing_of_chunks(self) -> None:
+        for field in dataclasses.fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is not None:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}"
+                    f"{field.name} is {value!r}, but form scan goes token by token; "
+                    f"leave {field.name} out, or take form loop"
                 )
 
     def check(self, sizes: GdnSizes) -> None:
         """Raises ValueError where this form cannot have these sizes."""
         if sizes.seq is None and self.form == "unrolled":
-            raise ValueError("seq is None; form unrolled needs a number, form loop does not")
+            raise ValueError("seq is None; form unrolled needs a number, loop and scan do not")
 
     def write(
         self,
@@ -85,10 +101,19 @@ class RuleForm:
 
         Returns o [B,T,H,V] and, if asked for, the last state.
         """
-        loops = _LOOPS[self.form]
+        if self.form == "scan":
+            return scan_tokens(
+                w, x, state, sizes, l2norm=l2norm, dtype=dtype, final_state=final_state
+            )
+        loops = _CHUNK_LOOPS[self.form]
         lengths = chunk_lengths(w, x.g, sizes)
-        chunks = _MASKS[self.mask].prepare(
+        chunks = _MASKS[self.mask or "fill-inf"].prepare(
             w, x, sizes, lengths, invert=loops.invert, l2norm=l2norm, dtype=dtype
         )
         output, last = loops.chunks(w, chunks, state, sizes, lengths, final_state)
         return parts.join_chunks(w, output, sizes, lengths, dtype), last
+
+
+def _check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")

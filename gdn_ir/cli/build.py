@@ -22,6 +22,7 @@ class Form(str, Enum):
 
     UNROLLED = "unrolled"
     LOOP = "loop"
+    SCAN = "scan"
 
 
 class Mask(str, Enum):
@@ -44,12 +45,14 @@ def command(
         Form,
         typer.Option(
             help="unrolled: as torch.onnx leaves it, for one length. "
-            "loop: as it leaves a scripted rule, Loops over the chunks and the rows, any length."
+            "loop: as it leaves a scripted rule, Loops over the chunks and the rows, any length. "
+            "scan: token by token, any length, without chunks and masks."
         ),
     ] = Form.UNROLLED,
     mask: Annotated[
-        Mask, typer.Option(help="fill-inf: today's transformers; fill-zero: the older form.")
-    ] = Mask.FILL_INF,
+        Mask | None,
+        typer.Option(help="fill-inf (default): today's transformers; fill-zero: the older form."),
+    ] = None,
     batch: Annotated[int, typer.Option(help="Sequences.")] = 1,
     seq: Annotated[
         int | None,
@@ -63,7 +66,7 @@ def command(
     value_dim: Annotated[
         int | None, typer.Option(help="Value dimension; default: head-dim.")
     ] = None,
-    chunk: Annotated[int, typer.Option(help="Tokens in a chunk.")] = 64,
+    chunk: Annotated[int | None, typer.Option(help="Tokens in a chunk; default: 64.")] = None,
     state: Annotated[bool, typer.Option(help="Take and return a state.")] = False,
     l2norm: Annotated[bool, typer.Option(help="Normalise q and k in the graph.")] = False,
     dtype: Annotated[DType, typer.Option(help="Of q, k, v, g and beta.")] = DType.FLOAT32,
@@ -73,14 +76,13 @@ def command(
     if seq is None and form is Form.UNROLLED:
         seq = _UNROLLED_TOKENS
     model = build_rule(
-        RuleForm(form.value, mask=mask.value),
+        RuleForm(form.value, mask=mask.value if mask else None, chunk=chunk),
         batch=batch,
         seq=seq,
         heads=heads,
         key_heads=key_heads,
         head_dim=head_dim,
         value_dim=value_dim,
-        chunk=chunk,
         state=state,
         l2norm=l2norm,
         dtype=dtype.value,

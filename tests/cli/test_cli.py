@@ -13,7 +13,7 @@ from onnx_text import model_of, ops_of, value_of
 import gdn_ir
 from gdn_ir import runtime
 from gdn_ir.cli import demo, printing
-from gdn_ir.models.baseline import build_loop, build_unrolled
+from gdn_ir.models.baseline import build_loop, build_scan, build_unrolled
 from gdn_ir.region import Region
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
@@ -180,6 +180,17 @@ def test_build_loops(cli, tmp_path, options, arguments):
     assert cli("inspect b.onnx").code == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [("", {}), ("--seq 11 --state", {"seq": 11, "state": True}), ("--l2norm", {"l2norm": True})],
+)
+def test_build_a_scan(cli, tmp_path, options, arguments):
+    result = cli(f"build -o b.onnx --form scan --heads 2 --head-dim 8 {options}")
+    assert result.code == 0, result.err
+    expected = build_scan(**{"heads": 2, "head_dim": 8} | arguments)
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+
+
 def test_build_as_json(cli):
     found = cli("build --output b.onnx --seq 8 --chunk 8 --heads 1 --head-dim 4 --json").json
     assert found["output"] == "b.onnx"
@@ -192,6 +203,8 @@ def test_build_as_json(cli):
         ("-o b.onnx --seq 0", ["seq is 0; it must be an integer >= 1"]),
         ("-o b.onnx --heads 3 --key-heads 2", ["multiple of", "2"]),
         ("-o b.onnx --chunk 1", ["chunk is 1"]),
+        ("-o b.onnx --form scan --chunk 64", ["chunk is 64", "form scan", "leave chunk out"]),
+        ("-o b.onnx --form scan --mask fill-inf", ["mask is 'fill-inf'", "leave mask out"]),
         ("-o none/b.onnx --seq 8", ["cannot write none/b.onnx: there is no folder"]),
         ("-o . --seq 8", ["is a folder"]),
     ],

@@ -5,12 +5,11 @@ from collections import Counter
 import onnx
 import onnx_ir as ir
 import pytest
-from rule_error import rule_errors
+from rule_error import assert_is_the_rule
 
 from gdn_ir import runtime
 from gdn_ir.graph_view import scopes
 from gdn_ir.models.baseline import build_loop
-from gdn_ir.models.reference import adversarial_inputs
 from gdn_ir.verify.structure import defects
 
 MASKS = ("fill-inf", "fill-zero")
@@ -22,19 +21,6 @@ CASES = {
     "chunk-2": {"chunk": 2, "state": True},
     "chunk-16-gqa": {"chunk": 16, "key_heads": 1, "state": True, "l2norm": True},
 }
-SHAPE_ARGUMENTS = ("batch", "heads", "key_heads", "head_dim", "value_dim", "state")
-# See test_baseline for what these two lose in float32.
-LIMITS = {"beta_two": 1e-4, "strong_decay": 1e-4}
-
-
-def inputs_for(case, seq):
-    return adversarial_inputs(seq=seq, **{n: case[n] for n in SHAPE_ARGUMENTS if n in case})
-
-
-def check(model, case, seq):
-    errors = rule_errors(model, inputs_for(case, seq), l2norm=case.get("l2norm", False))
-    for family, error in errors.items():
-        assert error < LIMITS.get(family, 1e-5), (family, seq)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -45,7 +31,7 @@ def test_any_length_equals_the_recurrence(name, mask):
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     assert defects(model) == []
     for seq in (1, 5, 64, 100, 192):
-        check(model, case, seq)
+        assert_is_the_rule(model, case, seq)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -54,7 +40,7 @@ def test_a_given_length_equals_the_recurrence(seq, mask):
     case = {"chunk": 32, "key_heads": 1, "state": True}
     model = build_loop(mask=mask, seq=seq, **case)
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
-    check(model, case, seq)
+    assert_is_the_rule(model, case, seq)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -65,8 +51,7 @@ def test_float16(mask):
     types = {v.name: v.dtype for v in (*model.graph.inputs, *model.graph.outputs)}
     assert {n for n, t in types.items() if t == ir.DataType.FLOAT16} == set("qkvgo") | {"beta"}
     for seq in (1, 100):
-        for family, error in rule_errors(model, inputs_for(case, seq)).items():
-            assert error < 2e-3, family
+        assert_is_the_rule(model, case, seq, limit=2e-3)
 
 
 @pytest.mark.parametrize("seq", [None, 100])
