@@ -16,7 +16,7 @@ import onnx_ir as ir
 from gdn_ir.models.chunk_parts import Operands
 from gdn_ir.models.gdn_sizes import GdnSizes
 from gdn_ir.models.graph_writer import GraphWriter
-from gdn_ir.models.rule_form import Mask, RuleForm
+from gdn_ir.models.rule_form import Inverse, Mask, RuleForm
 
 __all__ = ["DType", "build_loop", "build_rule", "build_scan", "build_unrolled"]
 
@@ -38,6 +38,7 @@ def build_unrolled(
     l2norm: bool = False,
     dtype: DType = "float32",
     mask: Mask = "fill-inf",
+    inverse: Inverse = "rows",
 ) -> ir.Model:
     """The chunk form with all its loops unrolled, opset 20, static shapes.
 
@@ -63,12 +64,15 @@ def build_unrolled(
             exp, once. `fill-zero`, the older one, takes exp between two Trilu, fills A with
             zeros, and the attention inside a chunk again in every step of the chunk loop. It
             normalises before the cast, so with `l2norm` and float16 that part runs in float16.
+        inverse: `rows`, as in exports. `blocks`, the form of kernels for NPUs: C / 16 diagonal
+            blocks of 16 rows, each inverted row by row on its own, and then merged in pairs; C must
+            be 16 times a power of two.
 
     Raises:
         ValueError: names the argument and what it may be.
     """
     return build_rule(
-        RuleForm("unrolled", mask=mask, chunk=chunk),
+        RuleForm("unrolled", mask=mask, inverse=inverse, chunk=chunk),
         batch=batch,
         seq=seq,
         heads=heads,
@@ -94,6 +98,7 @@ def build_loop(
     l2norm: bool = False,
     dtype: DType = "float32",
     mask: Mask = "fill-inf",
+    inverse: Inverse = "rows",
 ) -> ir.Model:
     """The chunk form with two Loops, over the rows of the inverse and over the chunks, opset 20.
 
@@ -114,12 +119,13 @@ def build_loop(
         l2norm: whether q and k are normalised inside the graph.
         dtype: of q, k, v, g, beta and o.
         mask: `fill-inf` or `fill-zero`.
+        inverse: `rows` or `blocks`: then there is a Loop of 15 turns for each of the C / 16 blocks.
 
     Raises:
         ValueError: names the argument and what it may be.
     """
     return build_rule(
-        RuleForm("loop", mask=mask, chunk=chunk),
+        RuleForm("loop", mask=mask, inverse=inverse, chunk=chunk),
         batch=batch,
         seq=seq,
         heads=heads,

@@ -1,14 +1,16 @@
-"""How the gated delta rule is written down: which loops it has and which masks."""
+"""How the gated delta rule is written down: which loops, which inverse, which masks."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 import onnx_ir as ir
 
 from gdn_ir.models import chunk_parts as parts
+from gdn_ir.models.block_inverse import BLOCK, invert_blocks, splits_into_blocks
 from gdn_ir.models.chunk_form import Invert
 from gdn_ir.models.chunk_lengths import chunk_lengths
 from gdn_ir.models.chunk_loop import ChunkLoop, loop_chunks, unroll_chunks
@@ -19,14 +21,15 @@ from gdn_ir.models.graph_writer import GraphWriter
 from gdn_ir.models.row_inverse import invert_rows_looped, invert_rows_unrolled
 from gdn_ir.models.token_scan import scan_tokens
 
-__all__ = ["Form", "Mask", "RuleForm"]
+__all__ = ["Form", "Inverse", "Mask", "RuleForm"]
 
 Form = Literal["unrolled", "loop", "scan"]
 Mask = Literal["fill-zero", "fill-inf"]
+Inverse = Literal["rows", "blocks"]
 
 
 class _Loops(NamedTuple):
-    invert: Invert
+    invert_rows: Invert
     chunks: ChunkLoop
 
 
@@ -34,6 +37,7 @@ _CHUNK_LOOPS = {
     "unrolled": _Loops(invert_rows_unrolled, unroll_chunks),
     "loop": _Loops(invert_rows_looped, loop_chunks),
 }
+_INVERSES = ("rows", "blocks")
 _MASKS: dict[str, type[FillZero] | type[FillInf]] = {"fill-zero": FillZero, "fill-inf": FillInf}
 
 
@@ -46,14 +50,18 @@ class RuleForm:
             Loops, `scan` goes token by token in an ONNX Scan.
         mask: of the chunk forms, `fill-inf` (the default) or `fill-zero`; see the modules of these
             names.
-        chunk: C, tokens in a chunk, at least 2; 64 by default.
+        inverse: of the chunk forms, `rows` (the default), one serial chain of C - 1 row steps, or
+            `blocks`, C / 16 chains of 15 steps each and the merges that build the whole.
+        chunk: C, tokens in a chunk, at least 2; 64 by default. With `blocks`, 16 times a power of
+            two.
 
-    What is None gets its default; `scan` has neither chunks nor masks.
+    What is None gets its default; `scan` has neither chunks nor masks nor an inverse.
     Raises ValueError, naming the argument and what it may be.
     """
 
     form: Form
     mask: Mask | None = None
+    inverse: Inverse | None = None
     chunk: int | None = None
 
     def __post_init__(self) -> None:
@@ -62,6 +70,8 @@ class RuleForm:
             self._check_nothing_of_chunks()
         if self.mask is not None:
             _check_choice("mask", self.mask, _MASKS)
+        if self.inverse is not None:
+            _check_choice("inverse", self.inverse, _INVERSES)
 
     def _check_nothing_of_chunks(self) -> None:
         for field in dataclasses.fields(self)[1:]:
@@ -74,6 +84,11 @@ class RuleForm:
 
     def check(self, sizes: GdnSizes) -> None:
         """Raises ValueError where this form cannot have these sizes."""
+        if self.inverse == "blocks" and not splits_into_blocks(sizes.chunk):
+            raise ValueError(
+                f"chunk is {sizes.chunk}; with inverse blocks it must be {BLOCK} times a power of "
+                f"two, such as {4 * BLOCK} or {8 * BLOCK}"
+            )
         if sizes.seq is None and self.form == "unrolled":
             raise ValueError("seq is None; form unrolled needs a number, loop and scan do not")
 
@@ -106,9 +121,12 @@ class RuleForm:
                 w, x, state, sizes, l2norm=l2norm, dtype=dtype, final_state=final_state
             )
         loops = _CHUNK_LOOPS[self.form]
+        invert = loops.invert_rows
+        if self.inverse == "blocks":
+            invert = functools.partial(invert_blocks, invert_rows=loops.invert_rows)
         lengths = chunk_lengths(w, x.g, sizes)
         chunks = _MASKS[self.mask or "fill-inf"].prepare(
-            w, x, sizes, lengths, invert=loops.invert, l2norm=l2norm, dtype=dtype
+            w, x, sizes, lengths, invert=invert, l2norm=l2norm, dtype=dtype
         )
         output, last = loops.chunks(w, chunks, state, sizes, lengths, final_state)
         return parts.join_chunks(w, output, sizes, lengths, dtype), last

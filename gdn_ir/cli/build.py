@@ -32,6 +32,13 @@ class Mask(str, Enum):
     FILL_ZERO = "fill-zero"
 
 
+class Inverse(str, Enum):
+    """How the inverse of a chunk is written."""
+
+    ROWS = "rows"
+    BLOCKS = "blocks"
+
+
 class DType(str, Enum):
     """The type of q, k, v, g and beta."""
 
@@ -46,12 +53,19 @@ def command(
         typer.Option(
             help="unrolled: as torch.onnx leaves it, for one length. "
             "loop: as it leaves a scripted rule, Loops over the chunks and the rows, any length. "
-            "scan: token by token, any length, without chunks and masks."
+            "scan: token by token, any length, without chunks, masks and an inverse."
         ),
     ] = Form.UNROLLED,
     mask: Annotated[
         Mask | None,
         typer.Option(help="fill-inf (default): today's transformers; fill-zero: the older form."),
+    ] = None,
+    inverse: Annotated[
+        Inverse | None,
+        typer.Option(
+            help="rows (default): row by row, as in exports; blocks: 16 by 16 blocks row by row, "
+            "then merged, for chunks of 16, 32, 64, 128, ..."
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(help="Sequences.")] = 1,
     seq: Annotated[
@@ -76,7 +90,12 @@ def command(
     if seq is None and form is Form.UNROLLED:
         seq = _UNROLLED_TOKENS
     model = build_rule(
-        RuleForm(form.value, mask=mask.value if mask else None, chunk=chunk),
+        RuleForm(
+            form.value,
+            mask=mask.value if mask else None,
+            inverse=inverse.value if inverse else None,
+            chunk=chunk,
+        ),
         batch=batch,
         seq=seq,
         heads=heads,

@@ -153,6 +153,8 @@ def test_as_a_process(tmp_path):
         ("--state", {"state": True}),
         ("--l2norm", {"l2norm": True}),
         ("--dtype float16", {"dtype": "float16"}),
+        ("--inverse rows", {}),
+        ("--inverse blocks --chunk 32", {"inverse": "blocks", "chunk": 32}),
     ],
 )
 def test_build(cli, tmp_path, options, arguments):
@@ -169,6 +171,8 @@ def test_build(cli, tmp_path, options, arguments):
         ("", {}),
         ("--seq 11", {"seq": 11}),
         ("--mask fill-zero --chunk 6", {"mask": "fill-zero", "chunk": 6}),
+        ("--inverse rows", {}),
+        ("--inverse blocks --chunk 32", {"inverse": "blocks", "chunk": 32}),
         ("--state --l2norm --key-heads 1", {"state": True, "l2norm": True, "key_heads": 1}),
     ],
 )
@@ -204,6 +208,8 @@ def test_build_as_json(cli):
         ("-o b.onnx --heads 3 --key-heads 2", ["multiple of", "2"]),
         ("-o b.onnx --chunk 1", ["chunk is 1"]),
         ("-o b.onnx --form scan --chunk 64", ["chunk is 64", "form scan", "leave chunk out"]),
+        ("-o b.onnx --inverse blocks --chunk 48", ["chunk is 48", "16 times a power of two"]),
+        ("-o b.onnx --form scan --inverse rows", ["inverse is 'rows'", "leave inverse out"]),
         ("-o b.onnx --form scan --mask fill-inf", ["mask is 'fill-inf'", "leave mask out"]),
         ("-o none/b.onnx --seq 8", ["cannot write none/b.onnx: there is no folder"]),
         ("-o . --seq 8", ["is a folder"]),
