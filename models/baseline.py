@@ -8,21 +8,15 @@ formulas are those of `gdn_ir.models.reference`.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.models.chunk_parts import Operands
-from gdn_ir.models.gdn_sizes import GdnSizes
+from gdn_ir.models.element_types import DType, element_type
 from gdn_ir.models.graph_writer import GraphWriter
 from gdn_ir.models.rule_form import Inverse, Mask, RuleForm
 
-__all__ = ["DType", "build_loop", "build_rule", "build_scan", "build_unrolled"]
-
-DType = Literal["float32", "float16"]
-
-_DTYPES = {"float32": ir.DataType.FLOAT, "float16": ir.DataType.FLOAT16}
+__all__ = ["build_loop", "build_rule", "build_scan", "build_unrolled"]
 
 
 def build_unrolled(
@@ -200,21 +194,17 @@ def build_rule(
 
     T is the symbolic dimension `S` where `seq` is None, which form unrolled does not allow.
     """
-    sizes = GdnSizes(
+    sizes = form.sizes(
         batch=batch,
         seq=seq,
         heads=heads,
-        key_heads=heads if key_heads is None else key_heads,
+        key_heads=key_heads,
         head_dim=head_dim,
-        value_dim=head_dim if value_dim is None else value_dim,
-        **({} if form.chunk is None else {"chunk": form.chunk}),
+        value_dim=value_dim,
     )
-    form.check(sizes)
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(_DTYPES)}")
+    operand_dtype = element_type(dtype)
 
     w = GraphWriter("gated_delta_rule")
-    operand_dtype = _DTYPES[dtype]
     qk_shape = (batch, sizes.seq_dim, sizes.key_heads, head_dim)
     v_shape = (batch, sizes.seq_dim, heads, sizes.value_dim)
     q = w.input("q", operand_dtype, qk_shape)

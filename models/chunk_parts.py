@@ -26,6 +26,7 @@ __all__ = [
     "repeat_key_heads",
     "scale_query",
     "split_into_chunks",
+    "tokens_first",
 ]
 
 
@@ -66,19 +67,30 @@ def repeat_key_heads(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Operands:
 
 def heads_first(w: GraphWriter, x: Operands, dtype: ir.DataType) -> Operands:
     """[B,T,H,...] of type `dtype` to [B,H,T,...] in float32."""
+    return _reorder(w, x, dtype, [0, 2, 1], "heads_first")
 
+
+def tokens_first(w: GraphWriter, x: Operands, dtype: ir.DataType) -> Operands:
+    """[B,T,H,...] of type `dtype` to [T,B,H,...] in float32."""
+    return _reorder(w, x, dtype, [1, 0, 2], "tokens_first")
+
+
+def _reorder(
+    w: GraphWriter, x: Operands, dtype: ir.DataType, order: list[int], now: str
+) -> Operands:
     def move(value: ir.Value, name: str, perm: list[int]) -> ir.Value:
-        moved = w.op("Transpose", value, name=f"{name}_heads_first", perm=perm)
-        if dtype == ir.DataType.FLOAT:
+        moved = w.op("Transpose", value, name=f"{name}_{now}", perm=perm)
+        # In a half precision layer g alone is float32 already.
+        if ir.DataType.FLOAT in (dtype, value.dtype):
             return moved
         return w.op("Cast", moved, name=f"{name}_f32", to=ir.DataType.FLOAT.value)
 
     return Operands(
-        q=move(x.q, "q", [0, 2, 1, 3]),
-        k=move(x.k, "k", [0, 2, 1, 3]),
-        v=move(x.v, "v", [0, 2, 1, 3]),
-        beta=move(x.beta, "beta", [0, 2, 1]),
-        g=move(x.g, "g", [0, 2, 1]),
+        q=move(x.q, "q", [*order, 3]),
+        k=move(x.k, "k", [*order, 3]),
+        v=move(x.v, "v", [*order, 3]),
+        beta=move(x.beta, "beta", order),
+        g=move(x.g, "g", order),
     )
 
 

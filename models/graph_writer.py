@@ -64,8 +64,10 @@ class GraphWriter:
         self._inputs.append(value)
         return value
 
-    def output(self, value: ir.Value) -> None:
-        """Makes `value` the next graph output; it keeps its name."""
+    def output(self, value: ir.Value, *, name: str | None = None) -> None:
+        """Makes `value` the next graph output; it keeps its name unless it gets another."""
+        if name is not None:
+            value.name = self._claim(name)
         self._outputs.append(value)
 
     def annotate(self, value: ir.Value, dtype: ir.DataType, shape: Sequence[Dim]) -> ir.Value:

@@ -82,15 +82,38 @@ class RuleForm:
                     f"leave {field.name} out, or take form loop"
                 )
 
-    def check(self, sizes: GdnSizes) -> None:
-        """Raises ValueError where this form cannot have these sizes."""
+    def sizes(
+        self,
+        *,
+        batch: int,
+        seq: int | None,
+        heads: int,
+        key_heads: int | None,
+        head_dim: int,
+        value_dim: int | None,
+    ) -> GdnSizes:
+        """The sizes of a rule in this form, with `key_heads` and `value_dim` as `heads` and
+        `head_dim` where they are None.
+
+        Raises ValueError where this form cannot have them, naming the argument and the remedy.
+        """
+        sizes = GdnSizes(
+            batch=batch,
+            seq=seq,
+            heads=heads,
+            key_heads=heads if key_heads is None else key_heads,
+            head_dim=head_dim,
+            value_dim=head_dim if value_dim is None else value_dim,
+            **({} if self.chunk is None else {"chunk": self.chunk}),
+        )
         if self.inverse == "blocks" and not splits_into_blocks(sizes.chunk):
             raise ValueError(
                 f"chunk is {sizes.chunk}; with inverse blocks it must be {BLOCK} times a power of "
                 f"two, such as {4 * BLOCK} or {8 * BLOCK}"
             )
-        if sizes.seq is None and self.form == "unrolled":
+        if seq is None and self.form == "unrolled":
             raise ValueError("seq is None; form unrolled needs a number, loop and scan do not")
+        return sizes
 
     def write(
         self,
@@ -107,9 +130,10 @@ class RuleForm:
 
         Args:
             w: writes the graph.
-            x: the operands, [B,T,...] as in `gdn_ir.models.reference`, of type `dtype`.
+            x: the operands, [B,T,...] as in `gdn_ir.models.reference`, of type `dtype`; any of them
+                may be float32 already, and says so.
             state: [B,H,K,V] in float32.
-            sizes: what `check` has passed.
+            sizes: from `sizes`.
             l2norm: whether q and k are normalised here.
             dtype: of the operands and the output; everything between is float32.
             final_state: whether anybody reads the last state.

@@ -26,7 +26,7 @@ def scan_tokens(
     final_state: bool,
 ) -> tuple[ir.Value, ir.Value | None]:
     """Appends the rule; arguments and results as in `RuleForm.write`."""
-    x = _tokens_first(w, parts.repeat_key_heads(w, x, sizes), dtype)
+    x = parts.tokens_first(w, parts.repeat_key_heads(w, x, sizes), dtype)
     if l2norm:
         q = parts.l2_normalise(w, x.q, "q", ir.DataType.FLOAT)
         x = x._replace(q=q, k=parts.l2_normalise(w, x.k, "k", ir.DataType.FLOAT))
@@ -47,25 +47,6 @@ def scan_tokens(
     if half:
         o = w.op("Cast", o, name="o", to=dtype.value)
     return o, last if final_state else None
-
-
-def _tokens_first(w: GraphWriter, x: parts.Operands, dtype: ir.DataType) -> parts.Operands:
-    """[B,T,H,...] of type `dtype` to [T,B,H,...] in float32."""
-
-    def move(value: ir.Value, name: str, rank: int) -> ir.Value:
-        perm = [1, 0, *range(2, rank)]
-        moved = w.op("Transpose", value, name=f"{name}_tokens_first", perm=perm)
-        if dtype == ir.DataType.FLOAT:
-            return moved
-        return w.op("Cast", moved, name=f"{name}_f32", to=ir.DataType.FLOAT.value)
-
-    return parts.Operands(
-        q=move(x.q, "q", 4),
-        k=move(x.k, "k", 4),
-        v=move(x.v, "v", 4),
-        beta=move(x.beta, "beta", 3),
-        g=move(x.g, "g", 3),
-    )
 
 
 def _token_inputs(body: GraphWriter, sizes: GdnSizes) -> parts.Operands:

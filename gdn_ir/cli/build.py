@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypedDict
 
 import typer
 
 from gdn_ir import model_file
 from gdn_ir.cli.printing import print_json, print_line
 from gdn_ir.models.baseline import build_rule
+from gdn_ir.models.layer_model import build_layer
 from gdn_ir.models.rule_form import RuleForm
 from gdn_ir.observers import count_nodes
 
@@ -44,6 +45,19 @@ class DType(str, Enum):
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
+
+
+class _Sizes(TypedDict):
+    """What the rule alone and a layer both take."""
+
+    batch: int
+    seq: int | None
+    heads: int
+    key_heads: int | None
+    head_dim: int
+    value_dim: int | None
+    state: bool
+    dtype: Literal["float32", "float16"]
 
 
 def command(
@@ -82,20 +96,36 @@ def command(
     ] = None,
     chunk: Annotated[int | None, typer.Option(help="Tokens in a chunk; default: 64.")] = None,
     state: Annotated[bool, typer.Option(help="Take and return a state.")] = False,
-    l2norm: Annotated[bool, typer.Option(help="Normalise q and k in the graph.")] = False,
-    dtype: Annotated[DType, typer.Option(help="Of q, k, v, g and beta.")] = DType.FLOAT32,
+    l2norm: Annotated[
+        bool, typer.Option(help="Normalise q and k in the graph; a layer always does.")
+    ] = False,
+    dtype: Annotated[
+        DType, typer.Option(help="Of q, k, v, g and beta, or of a layer.")
+    ] = DType.FLOAT32,
+    layer: Annotated[
+        bool,
+        typer.Option(
+            "--layer", help="A whole layer: projections, convolution, gates, norm, random weights."
+        ),
+    ] = False,
+    layers: Annotated[
+        int | None, typer.Option(help="So many layers in a row, with norms and residuals.")
+    ] = None,
+    hidden_size: Annotated[
+        int | None, typer.Option(help="Of a layer; default: heads * value-dim.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write a baseline gated delta rule, as an exporter leaves it."""
+    """Write a baseline gated delta rule, or a layer around it, as an exporter leaves it."""
     if seq is None and form is Form.UNROLLED:
         seq = _UNROLLED_TOKENS
-    model = build_rule(
-        RuleForm(
-            form.value,
-            mask=mask.value if mask else None,
-            inverse=inverse.value if inverse else None,
-            chunk=chunk,
-        ),
+    rule = RuleForm(
+        form.value,
+        mask=mask.value if mask else None,
+        inverse=inverse.value if inverse else None,
+        chunk=chunk,
+    )
+    sizes = _Sizes(
         batch=batch,
         seq=seq,
         heads=heads,
@@ -103,9 +133,14 @@ def command(
         head_dim=head_dim,
         value_dim=value_dim,
         state=state,
-        l2norm=l2norm,
         dtype=dtype.value,
     )
+    if layer or layers is not None:
+        model = build_layer(rule, layers=layers, hidden_size=hidden_size, **sizes)
+    elif hidden_size is not None:
+        raise ValueError(f"hidden_size is {hidden_size}, but only a layer has one; add --layer")
+    else:
+        model = build_rule(rule, l2norm=l2norm, **sizes)
     model_file.save(model, output)
     if as_json:
         print_json({"output": str(output), "form": form.value, "nodes": count_nodes(model)})

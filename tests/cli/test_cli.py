@@ -14,6 +14,8 @@ import gdn_ir
 from gdn_ir import runtime
 from gdn_ir.cli import demo, printing
 from gdn_ir.models.baseline import build_loop, build_scan, build_unrolled
+from gdn_ir.models.layer_model import build_layer
+from gdn_ir.models.rule_form import RuleForm
 from gdn_ir.region import Region
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
@@ -195,6 +197,28 @@ def test_build_a_scan(cli, tmp_path, options, arguments):
     assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
 
 
+@pytest.mark.parametrize(
+    ("options", "form", "arguments"),
+    [
+        ("--layer --seq 11", RuleForm("unrolled", chunk=8), {"seq": 11}),
+        ("--layer --l2norm --form loop", RuleForm("loop", chunk=8), {}),
+        ("--layers 2 --form loop --state", RuleForm("loop", chunk=8), {"layers": 2, "state": True}),
+        ("--layer --layers 1 --form loop", RuleForm("loop", chunk=8), {"layers": 1}),
+        ("--layer --form loop --hidden-size 6", RuleForm("loop", chunk=8), {"hidden_size": 6}),
+        (
+            "--layer --form loop --dtype float16 --mask fill-zero",
+            RuleForm("loop", mask="fill-zero", chunk=8),
+            {"dtype": "float16"},
+        ),
+    ],
+)
+def test_build_layers(cli, tmp_path, options, form, arguments):
+    result = cli(f"build -o b.onnx --heads 2 --head-dim 8 --chunk 8 {options}")
+    assert result.code == 0, result.err
+    expected = build_layer(form, heads=2, head_dim=8, **arguments)
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+
+
 def test_build_as_json(cli):
     found = cli("build --output b.onnx --seq 8 --chunk 8 --heads 1 --head-dim 4 --json").json
     assert found["output"] == "b.onnx"
@@ -211,6 +235,9 @@ def test_build_as_json(cli):
         ("-o b.onnx --inverse blocks --chunk 48", ["chunk is 48", "16 times a power of two"]),
         ("-o b.onnx --form scan --inverse rows", ["inverse is 'rows'", "leave inverse out"]),
         ("-o b.onnx --form scan --mask fill-inf", ["mask is 'fill-inf'", "leave mask out"]),
+        ("-o b.onnx --layers 0", ["layers is 0; it must be an integer >= 1"]),
+        ("-o b.onnx --layer --hidden-size 0", ["hidden_size is 0"]),
+        ("-o b.onnx --hidden-size 8", ["hidden_size is 8", "add --layer"]),
         ("-o none/b.onnx --seq 8", ["cannot write none/b.onnx: there is no folder"]),
         ("-o . --seq 8", ["is a folder"]),
     ],
