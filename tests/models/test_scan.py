@@ -1,11 +1,13 @@
 """The Scan over tokens: right for any number of tokens, one Scan and nothing dynamic beside it."""
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from rule_error import assert_is_the_rule
+from rule_error import assert_is_the_rule, rule_errors
 
 from gdn_ir.models.baseline import build_rule, build_scan
+from gdn_ir.models.reference import adversarial_inputs
 from gdn_ir.models.rule_form import RuleForm
 from gdn_ir.verify.structure import defects
 
@@ -25,6 +27,12 @@ def test_any_length_equals_the_recurrence(name):
     assert defects(model) == []
     for seq in (1, 5, 100):
         assert_is_the_rule(model, case, seq)
+
+
+def test_constant_extreme_decay():
+    inputs = adversarial_inputs(seq=70, state=True)["random"]
+    inputs["g"] = np.full_like(inputs["g"], -167.0)
+    assert rule_errors(build_scan(state=True), {"extreme": inputs})["extreme"] < 1e-5
 
 
 def test_a_given_length_equals_the_recurrence():
