@@ -1,30 +1,22 @@
 """The gated delta rule as an exporter leaves it: the graph that the passes have to improve.
 
-It has the ops, the order and the attributes of what torch.onnx (dynamo) makes of transformers'
-`torch_chunk_gated_delta_rule`, and needs neither torch nor transformers. The formulas are those of
-`gdn_ir.models.reference.chunked`.
+Unrolled, it has the ops, the order and the attributes of what torch.onnx (dynamo) makes of
+transformers' `torch_chunk_gated_delta_rule`; with Loops, the structure of what it makes of a
+scripted one; as a Scan it is the rule token by token. Neither torch nor transformers is needed. The
+formulas are those of `gdn_ir.models.reference`.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.models.chunk_parts import Operands
-from gdn_ir.models.fill_inf import fill_inf_rule
-from gdn_ir.models.fill_zero import fill_zero_rule
-from gdn_ir.models.gdn_sizes import GdnSizes
+from gdn_ir.models.element_types import DType, element_type
 from gdn_ir.models.graph_writer import GraphWriter
+from gdn_ir.models.rule_form import Inverse, Mask, RuleForm
 
-__all__ = ["DType", "Mask", "build_unrolled"]
-
-DType = Literal["float32", "float16"]
-Mask = Literal["fill-zero", "fill-inf"]
-
-_DTYPES = {"float32": ir.DataType.FLOAT, "float16": ir.DataType.FLOAT16}
-_RULES = {"fill-zero": fill_zero_rule, "fill-inf": fill_inf_rule}
+__all__ = ["build_loop", "build_rule", "build_scan", "build_unrolled"]
 
 
 def build_unrolled(
@@ -40,6 +32,7 @@ def build_unrolled(
     l2norm: bool = False,
     dtype: DType = "float32",
     mask: Mask = "fill-inf",
+    inverse: Inverse = "rows",
 ) -> ir.Model:
     """The chunk form with all its loops unrolled, opset 20, static shapes.
 
@@ -65,38 +58,166 @@ def build_unrolled(
             exp, once. `fill-zero`, the older one, takes exp between two Trilu, fills A with
             zeros, and the attention inside a chunk again in every step of the chunk loop. It
             normalises before the cast, so with `l2norm` and float16 that part runs in float16.
+        inverse: `rows`, as in exports. `blocks`, the form of kernels for NPUs: C / 16 diagonal
+            blocks of 16 rows, each inverted row by row on its own, and then merged in pairs; C must
+            be 16 times a power of two.
 
     Raises:
         ValueError: names the argument and what it may be.
     """
-    sizes = GdnSizes(
+    return build_rule(
+        RuleForm("unrolled", mask=mask, inverse=inverse, chunk=chunk),
         batch=batch,
         seq=seq,
         heads=heads,
-        key_heads=heads if key_heads is None else key_heads,
+        key_heads=key_heads,
         head_dim=head_dim,
-        value_dim=head_dim if value_dim is None else value_dim,
-        chunk=chunk,
+        value_dim=value_dim,
+        state=state,
+        l2norm=l2norm,
+        dtype=dtype,
     )
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(_DTYPES)}")
-    if mask not in _RULES:
-        raise ValueError(f"mask is {mask!r}; it must be one of {', '.join(_RULES)}")
+
+
+def build_loop(
+    *,
+    batch: int = 1,
+    seq: int | None = None,
+    heads: int = 2,
+    key_heads: int | None = None,
+    head_dim: int = 32,
+    value_dim: int | None = None,
+    chunk: int = 64,
+    state: bool = False,
+    l2norm: bool = False,
+    dtype: DType = "float32",
+    mask: Mask = "fill-inf",
+    inverse: Inverse = "rows",
+) -> ir.Model:
+    """The chunk form with two Loops, over the rows of the inverse and over the chunks, opset 20.
+
+    By default T is the symbolic dimension `S` and the model takes any number of tokens >= 1: the
+    fill of the last chunk and the trip count are computed from the shape of g. The row Loop carries
+    the square [B, Hv, N, C, C], of which turn i slices and scatters row i + 1; the chunk Loop
+    carries the state, gathers its chunk from operands outside its body and collects the outputs.
+
+    Args:
+        batch: B.
+        seq: None, or T: then the Loops stay, and their trip counts are constants.
+        heads: as in `build_unrolled`, and so all that follow.
+        key_heads: Hk.
+        head_dim: K.
+        value_dim: V.
+        chunk: C. The row Loop makes C - 1 turns.
+        state: whether the state is carried in and out.
+        l2norm: whether q and k are normalised inside the graph.
+        dtype: of q, k, v, g, beta and o.
+        mask: `fill-inf` or `fill-zero`.
+        inverse: `rows` or `blocks`: then there is a Loop of 15 turns for each of the C / 16 blocks.
+
+    Raises:
+        ValueError: names the argument and what it may be.
+    """
+    return build_rule(
+        RuleForm("loop", mask=mask, inverse=inverse, chunk=chunk),
+        batch=batch,
+        seq=seq,
+        heads=heads,
+        key_heads=key_heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        state=state,
+        l2norm=l2norm,
+        dtype=dtype,
+    )
+
+
+def build_scan(
+    *,
+    batch: int = 1,
+    seq: int | None = None,
+    heads: int = 2,
+    key_heads: int | None = None,
+    head_dim: int = 32,
+    value_dim: int | None = None,
+    state: bool = False,
+    l2norm: bool = False,
+    dtype: DType = "float32",
+) -> ir.Model:
+    """The recurrent rule as one Scan over the tokens, opset 20; it has no chunks and no masks.
+
+    The body carries the state [B, Hv, K, V] and takes one token of each operand, tokens first. By
+    default T is the symbolic dimension `S`: any number of tokens >= 1.
+
+    Args:
+        batch: B.
+        seq: None, or T.
+        heads: as in `build_unrolled`, and so all that follow.
+        key_heads: Hk.
+        head_dim: K.
+        value_dim: V.
+        state: whether the state is carried in and out.
+        l2norm: whether q and k are normalised inside the graph, in float32.
+        dtype: of q, k, v, g, beta and o.
+
+    Raises:
+        ValueError: names the argument and what it may be.
+    """
+    return build_rule(
+        RuleForm("scan"),
+        batch=batch,
+        seq=seq,
+        heads=heads,
+        key_heads=key_heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        state=state,
+        l2norm=l2norm,
+        dtype=dtype,
+    )
+
+
+def build_rule(
+    form: RuleForm,
+    *,
+    batch: int = 1,
+    seq: int | None = None,
+    heads: int = 2,
+    key_heads: int | None = None,
+    head_dim: int = 32,
+    value_dim: int | None = None,
+    state: bool = False,
+    l2norm: bool = False,
+    dtype: DType = "float32",
+) -> ir.Model:
+    """A model of the rule alone, in any form; the sizes are those of `build_unrolled`.
+
+    T is the symbolic dimension `S` where `seq` is None, which form unrolled does not allow.
+    """
+    sizes = form.sizes(
+        batch=batch,
+        seq=seq,
+        heads=heads,
+        key_heads=key_heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+    )
+    operand_dtype = element_type(dtype)
 
     w = GraphWriter("gated_delta_rule")
-    operand_dtype = _DTYPES[dtype]
-    qk_shape, gate_shape = (batch, seq, sizes.key_heads, head_dim), (batch, seq, heads)
+    qk_shape = (batch, sizes.seq_dim, sizes.key_heads, head_dim)
+    v_shape = (batch, sizes.seq_dim, heads, sizes.value_dim)
     q = w.input("q", operand_dtype, qk_shape)
     k = w.input("k", operand_dtype, qk_shape)
-    v = w.input("v", operand_dtype, (batch, seq, heads, sizes.value_dim))
-    g = w.input("g", operand_dtype, gate_shape)
-    beta = w.input("beta", operand_dtype, gate_shape)
+    v = w.input("v", operand_dtype, v_shape)
+    g = w.input("g", operand_dtype, v_shape[:3])
+    beta = w.input("beta", operand_dtype, v_shape[:3])
     if state:
         first_state = w.input("state", ir.DataType.FLOAT, sizes.state_shape)
     else:
         first_state = w.constant("zero_state", np.zeros(sizes.state_shape, np.float32))
 
-    output, final_state = _RULES[mask](
+    output, final_state = form.write(
         w,
         Operands(q=q, k=k, v=v, g=g, beta=beta),
         first_state,
@@ -105,7 +226,7 @@ def build_unrolled(
         dtype=operand_dtype,
         final_state=state,
     )
-    w.output(output)
+    w.output(w.annotate(output, operand_dtype, v_shape))
     if final_state is not None:
-        w.output(final_state)
+        w.output(w.annotate(final_state, ir.DataType.FLOAT, sizes.state_shape))
     return w.model()

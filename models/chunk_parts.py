@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.models.chunk_lengths import ChunkLengths
 from gdn_ir.models.gdn_sizes import GdnSizes
 from gdn_ir.models.graph_writer import GraphWriter
 
@@ -19,15 +19,14 @@ __all__ = [
     "Operands",
     "decay_from_start",
     "heads_first",
-    "invert_rows",
     "join_chunks",
     "l2_normalise",
     "pad_to_chunks",
     "pick_chunk",
-    "put_chunk",
     "repeat_key_heads",
     "scale_query",
     "split_into_chunks",
+    "tokens_first",
 ]
 
 
@@ -60,7 +59,7 @@ def repeat_key_heads(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Operands:
         copies = w.op("Unsqueeze", value, w.ints([3]), name=f"{name}_unsqueezed")
         expanded_shape = w.ints([1, 1, 1, sizes.repeats, 1])
         copies = w.op("Expand", copies, expanded_shape, name=f"{name}_expanded")
-        shape = w.ints([sizes.batch, sizes.seq, -1, sizes.head_dim])
+        shape = w.ints([sizes.batch, -1, sizes.heads, sizes.head_dim])
         return w.op("Reshape", copies, shape, name=f"{name}_repeated", allowzero=0)
 
     return x._replace(q=repeat(x.q, "q"), k=repeat(x.k, "k"))
@@ -68,19 +67,30 @@ def repeat_key_heads(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Operands:
 
 def heads_first(w: GraphWriter, x: Operands, dtype: ir.DataType) -> Operands:
     """[B,T,H,...] of type `dtype` to [B,H,T,...] in float32."""
+    return _reorder(w, x, dtype, [0, 2, 1], "heads_first")
 
+
+def tokens_first(w: GraphWriter, x: Operands, dtype: ir.DataType) -> Operands:
+    """[B,T,H,...] of type `dtype` to [T,B,H,...] in float32."""
+    return _reorder(w, x, dtype, [1, 0, 2], "tokens_first")
+
+
+def _reorder(
+    w: GraphWriter, x: Operands, dtype: ir.DataType, order: list[int], now: str
+) -> Operands:
     def move(value: ir.Value, name: str, perm: list[int]) -> ir.Value:
-        moved = w.op("Transpose", value, name=f"{name}_heads_first", perm=perm)
-        if dtype == ir.DataType.FLOAT:
+        moved = w.op("Transpose", value, name=f"{name}_{now}", perm=perm)
+        # In a half precision layer g alone is float32 already.
+        if ir.DataType.FLOAT in (dtype, value.dtype):
             return moved
         return w.op("Cast", moved, name=f"{name}_f32", to=ir.DataType.FLOAT.value)
 
     return Operands(
-        q=move(x.q, "q", [0, 2, 1, 3]),
-        k=move(x.k, "k", [0, 2, 1, 3]),
-        v=move(x.v, "v", [0, 2, 1, 3]),
-        beta=move(x.beta, "beta", [0, 2, 1]),
-        g=move(x.g, "g", [0, 2, 1]),
+        q=move(x.q, "q", [*order, 3]),
+        k=move(x.k, "k", [*order, 3]),
+        v=move(x.v, "v", [*order, 3]),
+        beta=move(x.beta, "beta", order),
+        g=move(x.g, "g", order),
     )
 
 
@@ -115,14 +125,11 @@ def scale_query(w: GraphWriter, q: ir.Value, sizes: GdnSizes) -> ir.Value:
     return w.op("Mul", q, scale, name="q_scaled")
 
 
-def pad_to_chunks(w: GraphWriter, x: Operands, sizes: GdnSizes) -> Operands:
+def pad_to_chunks(w: GraphWriter, x: Operands, lengths: ChunkLengths) -> Operands:
     """Fills the token axis with zeros up to whole chunks; nodes that add nothing are kept."""
 
     def pad(value: ir.Value, name: str, rank: int) -> ir.Value:
-        at_the_end = [0] * rank
-        at_the_end[2] = sizes.fill
-        pads = w.ints([0] * rank + at_the_end)
-        return w.op("Pad", value, pads, name=f"{name}_padded", mode="constant")
+        return w.op("Pad", value, lengths.pads(w, rank), name=f"{name}_padded", mode="constant")
 
     return Operands(
         q=pad(x.q, "q", 4),
@@ -158,98 +165,22 @@ def decay_from_start(w: GraphWriter, log_decay: ir.Value) -> ir.Value:
     return w.op("Unsqueeze", decay, w.ints([-1]), name="decay_from_start_column")
 
 
-def invert_rows(w: GraphWriter, a: ir.Value, sizes: GdnSizes) -> ir.Value:
-    """(I - A)^-1 of the strictly lower A [B,H,N,C,C], row by row as the Python loop does.
-
-    Row i becomes A_i + A_i (rows above it), written back in place; the identity is added last.
-    """
-    inverse = a
-    for row in range(1, sizes.chunk):
-        inverse = _substitute_row(w, inverse, row, sizes)
-    eye = w.constant("eye", np.eye(sizes.chunk, dtype=np.float32))
-    return w.op("Add", inverse, eye, name="inverse")
-
-
-def _substitute_row(w: GraphWriter, square: ir.Value, row: int, sizes: GdnSizes) -> ir.Value:
-    """square[..., row, :row] += sum_j square[..., row, j] * square[..., j, :row]."""
-
-    def first(value: ir.Value, axis: int, name: str) -> ir.Value:
-        bounds = [w.ints([n]) for n in (0, row, axis, 1)]
-        return w.op("Slice", value, *bounds, name=name)
-
-    def swap_first_and_last(value: ir.Value, name: str) -> ir.Value:
-        return w.op("Transpose", value, name=name, perm=[3, 1, 2, 0])
-
-    this = f"row{row}"
-    whole = w.op("Gather", square, w.ints(row), name=this, axis=3)
-    known = first(whole, 3, f"{this}_known")
-    above = first(first(square, 3, f"{this}_rows_above"), 4, f"{this}_square_above")
-    column = w.op("Unsqueeze", known, w.ints([-1]), name=f"{this}_column")
-    products = w.op("Mul", column, above, name=f"{this}_products")
-    correction = w.op(
-        "ReduceSum",
-        products,
-        w.ints([-2]),
-        name=f"{this}_correction",
-        keepdims=0,
-        noop_with_empty_axes=0,
-    )
-    solved = w.op("Add", known, correction, name=f"{this}_solved")
-
-    # row[..., :row] = solved. ScatterND writes along axis 0 only, hence the transposes.
-    solved_t = swap_first_and_last(solved, f"{this}_solved_t")
-    whole_t = swap_first_and_last(whole, f"{this}_t")
-    columns = w.constant(f"{this}_columns", np.arange(row, dtype=np.int64)[:, None])
-    written_t = w.op(
-        "ScatterND", whole_t, columns, solved_t, name=f"{this}_written_t", reduction="none"
-    )
-    written = swap_first_and_last(written_t, f"{this}_written")
-
-    # square[..., row, :] = row
-    written = w.op("Unsqueeze", written, w.ints([3]), name=f"{this}_update")
-    index_shape = (sizes.batch, sizes.heads, sizes.chunks, 1, sizes.chunk)
-    index = w.constant(f"{this}_index", np.full(index_shape, row, np.int64))
-    return w.op(
-        "ScatterElements",
-        square,
-        index,
-        written,
-        name=f"substituted{row}",
-        axis=3,
-        reduction="none",
-    )
-
-
-def pick_chunk(w: GraphWriter, value: ir.Value, chunk: int, name: str) -> ir.Value:
+def pick_chunk(w: GraphWriter, value: ir.Value, chunk: ir.Value, name: str) -> ir.Value:
     """value[:, :, chunk]."""
-    return w.op("Gather", value, w.ints(chunk), name=name, axis=2)
+    return w.op("Gather", value, chunk, name=name, axis=2)
 
 
-def put_chunk(
-    w: GraphWriter, whole: ir.Value, value: ir.Value, chunk: int, sizes: GdnSizes
+def join_chunks(
+    w: GraphWriter,
+    chunks: ir.Value,
+    sizes: GdnSizes,
+    lengths: ChunkLengths,
+    dtype: ir.DataType,
 ) -> ir.Value:
-    """whole[:, :, chunk] = value, with whole [B,H,N,C,V]."""
-    update = w.op("Unsqueeze", value, w.ints([2]), name=f"chunk{chunk}_update")
-    index_shape = (sizes.batch, sizes.heads, 1, sizes.chunk, sizes.value_dim)
-    index = w.constant(f"chunk{chunk}_index", np.full(index_shape, chunk, np.int64))
-    return w.op(
-        "ScatterElements",
-        whole,
-        index,
-        update,
-        name=f"output{chunk}",
-        axis=2,
-        reduction="none",
-    )
-
-
-def join_chunks(w: GraphWriter, chunks: ir.Value, sizes: GdnSizes, dtype: ir.DataType) -> ir.Value:
     """[B,H,N,C,V] to o [B,T,H,V] in `dtype`, without the filled end."""
     shape = w.ints([sizes.batch, sizes.heads, -1, sizes.value_dim])
     joined = w.op("Reshape", chunks, shape, name="output_joined", allowzero=1)
-    if sizes.fill:
-        bounds = [w.ints([n]) for n in (0, sizes.seq, 2, 1)]
-        joined = w.op("Slice", joined, *bounds, name="output_cut")
+    joined = lengths.cut(w, joined)
     if dtype == ir.DataType.FLOAT:
         return w.op("Transpose", joined, name="o", perm=[0, 2, 1, 3])
     tokens_first = w.op("Transpose", joined, name="o_f32", perm=[0, 2, 1, 3])

@@ -4,8 +4,13 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
+from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.models.reference import l2norm as normalise
-from gdn_ir.models.reference import recurrence
+
+# beta 2 makes every write a reflection, which adds rounding errors up instead of damping them.
+# Strong decay sums g to -5000 before it subtracts: 4 of float32's 7 digits go there.
+LIMITS = {"beta_two": 1e-4, "strong_decay": 1e-4}
+_SHAPE_ARGUMENTS = ("batch", "heads", "key_heads", "head_dim", "value_dim", "state")
 
 
 def session_for(model: ir.Model) -> onnxruntime.InferenceSession:
@@ -38,3 +43,15 @@ def rule_errors(model: ir.Model, families: dict, *, l2norm: bool = False) -> dic
             for n in names
         )
     return errors
+
+
+def assert_is_the_rule(model: ir.Model, case: dict, seq: int, *, limit: float = 1e-5) -> None:
+    """Compares a model built with the arguments `case` with the recurrence, at `seq` tokens.
+
+    `limit` bounds the error of every family of inputs but those of `LIMITS`, which may have more.
+    """
+    shape = {name: case[name] for name in _SHAPE_ARGUMENTS if name in case}
+    families = adversarial_inputs(seq=seq, **shape)
+    errors = rule_errors(model, families, l2norm=case.get("l2norm", False))
+    for family, error in errors.items():
+        assert error < max(limit, LIMITS.get(family, 0)), (family, seq)

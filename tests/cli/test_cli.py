@@ -16,7 +16,9 @@ from onnx_text import model_of, ops_of, value_of
 import gdn_ir
 from gdn_ir import runtime
 from gdn_ir.cli import app, demo, optimize, printing
-from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.models.baseline import build_loop, build_scan, build_unrolled
+from gdn_ir.models.layer_model import build_layer
+from gdn_ir.models.rule_form import RuleForm
 from gdn_ir.region import Region
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
@@ -205,6 +207,8 @@ def test_as_a_process(tmp_path):
         ("--state", {"state": True}),
         ("--l2norm", {"l2norm": True}),
         ("--dtype float16", {"dtype": "float16"}),
+        ("--inverse rows", {}),
+        ("--inverse blocks --chunk 32", {"inverse": "blocks", "chunk": 32}),
     ],
 )
 def test_build(cli, tmp_path, options, arguments):
@@ -212,6 +216,58 @@ def test_build(cli, tmp_path, options, arguments):
     expected = build_unrolled(**SIZE | arguments)
     assert result.code == 0, result.err
     assert result.out == f"wrote b.onnx: {len(expected.graph)} nodes\n"
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", {}),
+        ("--seq 11", {"seq": 11}),
+        ("--mask fill-zero --chunk 6", {"mask": "fill-zero", "chunk": 6}),
+        ("--inverse rows", {}),
+        ("--inverse blocks --chunk 32", {"inverse": "blocks", "chunk": 32}),
+        ("--state --l2norm --key-heads 1", {"state": True, "l2norm": True, "key_heads": 1}),
+    ],
+)
+def test_build_loops(cli, tmp_path, options, arguments):
+    result = cli(f"build -o b.onnx --form loop --chunk 8 --heads 2 --head-dim 8 {options}")
+    assert result.code == 0, result.err
+    expected = build_loop(**{"chunk": 8, "heads": 2, "head_dim": 8} | arguments)
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+    assert cli("inspect b.onnx").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [("", {}), ("--seq 11 --state", {"seq": 11, "state": True}), ("--l2norm", {"l2norm": True})],
+)
+def test_build_a_scan(cli, tmp_path, options, arguments):
+    result = cli(f"build -o b.onnx --form scan --heads 2 --head-dim 8 {options}")
+    assert result.code == 0, result.err
+    expected = build_scan(**{"heads": 2, "head_dim": 8} | arguments)
+    assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "form", "arguments"),
+    [
+        ("--layer --seq 11", RuleForm("unrolled", chunk=8), {"seq": 11}),
+        ("--layer --l2norm --form loop", RuleForm("loop", chunk=8), {}),
+        ("--layers 2 --form loop --state", RuleForm("loop", chunk=8), {"layers": 2, "state": True}),
+        ("--layer --layers 1 --form loop", RuleForm("loop", chunk=8), {"layers": 1}),
+        ("--layer --form loop --hidden-size 6", RuleForm("loop", chunk=8), {"hidden_size": 6}),
+        (
+            "--layer --form loop --dtype float16 --mask fill-zero",
+            RuleForm("loop", mask="fill-zero", chunk=8),
+            {"dtype": "float16"},
+        ),
+    ],
+)
+def test_build_layers(cli, tmp_path, options, form, arguments):
+    result = cli(f"build -o b.onnx --heads 2 --head-dim 8 --chunk 8 {options}")
+    assert result.code == 0, result.err
+    expected = build_layer(form, heads=2, head_dim=8, **arguments)
     assert onnx.load(tmp_path / "b.onnx") == ir.to_proto(expected)
 
 
@@ -227,6 +283,13 @@ def test_build_as_json(cli):
         ("-o b.onnx --seq 0", ["seq is 0; it must be an integer >= 1"]),
         ("-o b.onnx --heads 3 --key-heads 2", ["multiple of", "2"]),
         ("-o b.onnx --chunk 1", ["chunk is 1"]),
+        ("-o b.onnx --form scan --chunk 64", ["chunk is 64", "form scan", "leave chunk out"]),
+        ("-o b.onnx --inverse blocks --chunk 48", ["chunk is 48", "16 times a power of two"]),
+        ("-o b.onnx --form scan --inverse rows", ["inverse is 'rows'", "leave inverse out"]),
+        ("-o b.onnx --form scan --mask fill-inf", ["mask is 'fill-inf'", "leave mask out"]),
+        ("-o b.onnx --layers 0", ["layers is 0; it must be an integer >= 1"]),
+        ("-o b.onnx --layer --hidden-size 0", ["hidden_size is 0"]),
+        ("-o b.onnx --hidden-size 8", ["hidden_size is 8", "add --layer"]),
         ("-o none/b.onnx --seq 8", ["cannot write none/b.onnx: there is no folder"]),
         ("-o . --seq 8", ["is a folder"]),
     ],

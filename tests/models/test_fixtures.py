@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from fixture_files import FIXTURES, fixture_bytes, load_fixture
-from rule_error import rule_errors, session_for
+from rule_error import LIMITS, rule_errors, session_for
 
 from gdn_ir.models import export_hf
 from gdn_ir.models.reference import adversarial_inputs, recurrence
@@ -46,9 +46,7 @@ def test_equals_the_recurrence(name):
     families = adversarial_inputs(**RULES[name])
     l2norm = name == "hf_fill_inf_gqa_ragged_state"
     for family, error in rule_errors(load_fixture(name), families, l2norm=l2norm).items():
-        # See test_baseline: what these two lose in float32 is lost in every chunk form.
-        limit = {"beta_two": 1e-4, "strong_decay": 1e-4}.get(family, 1e-5)
-        assert error < limit, family
+        assert error < LIMITS.get(family, 1e-5), family
 
 
 def test_the_scripted_inverse_inverts():
