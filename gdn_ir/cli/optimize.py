@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gdn_ir import model_file, targets
+from gdn_ir import dimensions, model_file, targets
 from gdn_ir.cli.printing import print_json, print_line, print_table, print_warning
 from gdn_ir.optimizer import DEFAULT_TARGET, Report
 from gdn_ir.optimizer import optimize as optimize_model
@@ -35,6 +35,13 @@ def command(
     passes: Annotated[
         str | None, typer.Option(help="Pipeline text to run instead, e.g. 'exp-mask,dce'.")
     ] = None,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A number for a symbolic dimension of the inputs: NAME=SIZE, e.g. S=512. "
+            "Changes the declared shapes. Repeatable."
+        ),
+    ] = None,
     assume: Annotated[
         list[str] | None,
         typer.Option(help="A fact to take your word for: NAME:strictly-lower. Repeatable."),
@@ -57,6 +64,7 @@ def command(
             model,
             target=target,
             passes=passes,
+            dims=dimensions.parse(dim or ()),
             assume=assume or (),
             verify=verify.value,
             dump=dump,
@@ -122,6 +130,8 @@ def _print(report: Report) -> None:
             for record in report.passes
         ],
     )
+    for name, size in report.dims.items():
+        print_line(f"  bound dimension {name} = {size}")
     for text, places in group_rewrites(report).items():
         print_line(f"  {text} ({_places(places)})")
     for record in report.passes:
