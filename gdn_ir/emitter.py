@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnx_ir as ir
 
 from gdn_ir.graph_view import bodies, is_onnx, walk
@@ -73,8 +75,9 @@ class Emitter:
         return self._shared(key, lambda: ir.tensor(array))
 
     def tensor(self, tensor: ir.TensorProtocol) -> ir.Value:
-        """An initializer that holds this tensor, which is not read; one for each tensor."""
-        return self._shared(id(tensor), lambda: tensor)
+        """An initializer that holds what this tensor does; one for each tensor."""
+        # The graph that is replaced holds it meanwhile, so that no other can have its id.
+        return self._shared(id(tensor), lambda: _without_name(tensor))
 
     def _shared(self, key: object, make: Callable[[], ir.TensorProtocol]) -> ir.Value:
         if key not in self._constants:
@@ -102,7 +105,7 @@ class Emitter:
         """An input of a body, of a value's type and rank; of its shape where that is static."""
         name = f"{self.prefix}/in_{self._inputs}"
         self._inputs += 1
-        return ir.Value(name=name, type=value.type, shape=_without_symbols(value.shape))
+        return ir.Value(name=name, type=value.type, shape=without_symbols(value.shape))
 
     def as_graph(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
         """A body of the nodes emitted so far; those that no output needs are dropped."""
@@ -164,13 +167,13 @@ class Emitter:
                     del graph.initializers[name]
             for index, value in enumerate(graph.inputs):
                 value.name = f"{graph.name}/in_{index}"
-                value.shape = _without_symbols(value.shape)
+                value.shape = without_symbols(value.shape)
             for index, value in enumerate(graph.initializers.values()):
                 value.name = f"{graph.name}/const_{index}"
             for index, holder in enumerate(graph):
                 _rename(holder, f"{graph.name}/{index}")
                 for value in holder.outputs:
-                    value.shape = _without_symbols(value.shape)
+                    value.shape = without_symbols(value.shape)
 
     def insert_into(
         self,
@@ -211,7 +214,19 @@ def _rename(node: ir.Node, name: str) -> None:
             value.name = name if len(node.outputs) == 1 else f"{name}.{index}"
 
 
-def _without_symbols(shape: ir.Shape | None) -> ir.Shape | None:
+def _without_name(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The same tensor, weights in files not read, for a value of another name.
+
+    onnx_ir writes the name of a value on its tensor, which here belongs to another model too.
+    """
+    if not isinstance(tensor, ir.serde.TensorProtoTensor):
+        return copy.copy(tensor)
+    proto = onnx.TensorProto()
+    proto.CopyFrom(tensor.raw)
+    return ir.serde.TensorProtoTensor(proto)
+
+
+def without_symbols(shape: ir.Shape | None) -> ir.Shape | None:
     """The shape with its symbols, which are those of one scope or step, made anonymous."""
     if shape is None:
         return None

@@ -169,9 +169,13 @@ def _take_over(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
 
 def _infer_shapes(region: Region, model: ir.Model) -> None:
     """Gives the region's values the types and shapes that onnx infers from its inputs."""
-    by_name = {value.name: value for node in region.nodes for value in node.outputs}
     proto = ir.to_proto(region.to_model(model))
-    graph = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
+    inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    _adopt_types(region.nodes, inferred.graph)
+
+
+def _adopt_types(nodes: Sequence[ir.Node], graph: onnx.GraphProto) -> None:
+    by_name = {value.name: value for node in nodes for value in node.outputs}
     for info in (*graph.value_info, *graph.output):
         value = by_name.get(info.name)
         if value is None or value.is_graph_output():
@@ -180,4 +184,15 @@ def _infer_shapes(region: Region, model: ir.Model) -> None:
         if value.type is None:
             value.type = inferred.type
         if value.shape is None:
-            value.shape = inferred.shape
+            value.shape = _without_made_up(inferred.shape)
+    for node, proto in zip(nodes, graph.node, strict=True):
+        inner = {attr.name: attr.g for attr in proto.attribute if attr.HasField("g")}
+        for name, graph_proto in inner.items():
+            _adopt_types(list(node.attributes[name].as_graph()), graph_proto)
+
+
+def _without_made_up(shape: ir.Shape | None) -> ir.Shape | None:
+    """The shape without onnx's names for what it cannot tell, which are new in each region."""
+    if shape is None:
+        return None
+    return ir.Shape(None if str(size).startswith("unk__") else size for size in shape)

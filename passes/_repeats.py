@@ -93,7 +93,7 @@ class Folded:
     """Arrays of values that follow from constants and static shapes by a few small nodes."""
 
     def __init__(self, opsets: Mapping[str, int]) -> None:
-        self._opsets = opsets
+        self.opsets = opsets
         self._known: dict[ir.Value, Array | None] = {}
 
     def __call__(self, value: ir.Value | None, depth: int = 0) -> Array | None:
@@ -105,7 +105,7 @@ class Folded:
             producer = value.producer()
             if self._known[value] is None and producer is not None:
                 inner: Callable[[ir.Value], Array | None] = lambda v: self(v, depth + 1)  # noqa: E731
-                arrays = compute(producer, self._opsets, _SMALL, inner)
+                arrays = compute(producer, self.opsets, _SMALL, inner)
                 if arrays is not None:
                     self._known[value] = arrays[producer.outputs.index(value)]
         return self._known[value]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from gdn_ir.emitter import Emitter
+from gdn_ir.emitter import Emitter, Operand
 from gdn_ir.facts import static_shape
 from gdn_ir.passes._repeats import Repeat
 
@@ -46,7 +46,8 @@ def straight(emit: Emitter, repeat: Repeat, trips: int) -> list[ir.Value]:
     for index in range(trips):
         number = emit.constant(np.full(_rank_0_or_1(repeat, 0), index, np.int64))
         going = emit.constant(np.ones(_rank_0_or_1(repeat, 1), bool))
-        done = step(emit, repeat, carried, number, going, _slices(emit, repeat, index, trips))
+        read = slices(emit, repeat, np.array(index), np.array(trips - 1 - index))
+        done = step(emit, repeat, carried, number, going, read)
         carried = done.carried
         for collected, row in zip(rows, done.rows, strict=True):
             collected.append(row)
@@ -70,14 +71,14 @@ def empty_rows_shape(repeat: Repeat, index: int) -> tuple[int, ...] | None:
     return (*row[:axis], 0, *row[axis:])
 
 
-def _slices(emit: Emitter, repeat: Repeat, index: int, trips: int) -> list[ir.Value]:
-    """What a Scan reads in a step."""
+def slices(emit: Emitter, repeat: Repeat, forward: Operand, backward: Operand) -> list[ir.Value]:
+    """What a Scan reads in a step: at an index counted from the start, or from the end."""
     count = len(repeat.scanned)
     axes = repeat.integers("scan_input_axes", count)
-    backward = repeat.integers("scan_input_directions", count)
+    directions = repeat.integers("scan_input_directions", count)
     return [
-        emit.op("Gather", value, np.array(trips - 1 - index if back else index), axis=axis)
-        for value, axis, back in zip(repeat.scanned, axes, backward, strict=True)
+        emit.op("Gather", value, backward if back else forward, axis=axis)
+        for value, axis, back in zip(repeat.scanned, axes, directions, strict=True)
     ]
 
 
@@ -98,7 +99,13 @@ def _stacked(
 
 def stack(emit: Emitter, values: Sequence[ir.Value], axis: int) -> ir.Value:
     """The values along a new axis."""
-    raised = [emit.op("Unsqueeze", value, np.array([axis])) for value in values]
+    raised = []
+    for value in values:
+        raised.append(emit.op("Unsqueeze", value, np.array([axis])))
+        if value.shape is not None and value.type is not None:
+            raised[-1].type = value.type
+            place = axis % (len(value.shape) + 1)
+            raised[-1].shape = ir.Shape([*value.shape[:place], 1, *value.shape[place:]])
     return raised[0] if len(raised) == 1 else emit.op("Concat", *raised, axis=axis)
 
 

@@ -1,14 +1,14 @@
-"""static-unroll: Loops and Scans of known length as straight code."""
+"""static-unroll: Loops and Scans as straight code, or as Loops of several steps a trip."""
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx_text import proto_of
-from pass_checks import before_and_after, checked, declines, to_text
+from pass_checks import assert_close, before_and_after, checked, declines, to_text
 from small_graphs import annotated, parse
 
 import gdn_ir
-from gdn_ir import pipeline
+from gdn_ir import pipeline, runtime
 from gdn_ir.graph_view import scopes
 from gdn_ir.observers import count_nodes
 from gdn_ir.structural_hash import model_digest
@@ -368,10 +368,11 @@ def test_a_loop_whose_length_the_outer_step_decides(trips):
     proved(outcome)
 
 
-def test_a_loop_of_unknown_length_in_one_of_known_length():
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_loop_of_unknown_length_in_one_of_known_length(factor):
     feeds = {"x": np.float32([0.5, 2]), "k": np.array(3)}
-    outcome = checked("static-unroll", nested("k"), feeds)
-    assert outcome.ops["Loop"] == 2
+    outcome = checked(f"static-unroll{{factor={factor}}}", nested("k"), feeds)
+    assert outcome.ops["Loop"] == 2 * factor
     assert len(names(outcome.model)) == len(set(names(outcome.model)))
     proved(outcome)
 
@@ -402,6 +403,244 @@ def test_in_a_branch_and_in_a_scan():
     outcome = checked("static-unroll", model)
     assert len(outcome.rewrites) == 4
     proved(outcome)
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_loop_of_known_length_in_one_of_unknown_length(factor):
+    for k in (0, 1, 5):
+        feeds = {"x": np.float32([0.5, 2]), "k": np.array(k)}
+        outcome = checked(f"static-unroll{{factor={factor}}}", nested("three", outer="k"), feeds)
+    assert outcome.ops["Loop"] == factor
+    proved(outcome)
+
+
+# --- unknown lengths ---
+
+FACTORS = ("1", "4", "16", "16:4:1")
+STEADY = "go_on = Identity (go)"
+STOPPING = "last = Constant <value = int64 {9}> () go_on = Less (i, last)"
+
+
+def open_loop(condition: str = STEADY, start: str = "", rank: str = "") -> ir.Model:
+    """A Loop whose trip count is an input."""
+    body = BODY.replace("go_on = Identity (go)", condition)
+    return parse(f"""g (int64{rank} n, bool on, float[2] x, float[2] w) => (float[2] y, float[R,2] rows) {{
+      s = Mul (x, w)
+      y, rows = Loop (n, {start}, x) <body = {body}>
+    }}""")  # noqa: E501
+
+
+def run_of(n: int, on: bool = True, rank: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
+    x, w = np.float32([0.5, 2]), np.float32([-0.3, 0.25])
+    return {"n": np.full(rank, n), "on": np.array(on), "x": x, "w": w}
+
+
+@pytest.mark.parametrize("condition", [STEADY, STOPPING], ids=["steady", "stopping"])
+@pytest.mark.parametrize("factor", FACTORS)
+def test_a_loop_of_unknown_length(factor, condition):
+    text, model = f"static-unroll{{factor={factor}}}", open_loop(condition)
+    if factor == "1":
+        assert declines(text, model) == ["its number of trips is not known; give a factor above 1"]
+        return
+    outcome = checked(text, model, run_of(7))
+    loops = [node for node in outcome.model.graph if node.op_type == "Loop"]
+    assert len(loops) == (3 if factor == "16:4:1" else 2)
+    sizes = {"4": "24 + 6", "16": "96 + 6", "16:4:1": "96 + 24 + 6"}
+    (rewrite,) = outcome.rewrites
+    assert rewrite.found == f"Loop of unknown trips: 6 nodes become {sizes[factor]}"
+    with runtime.session(model) as old, runtime.session(outcome.model) as new:
+        for trips in (*TRIPS, -3, 8, 9, 10, 33):
+            for a, b in zip(
+                old.run(None, run_of(trips)), new.run(None, run_of(trips)), strict=True
+            ):
+                assert_close(b, a, 1e-6, f"{trips} trips")
+    proved(outcome)
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize("condition", [STEADY, STOPPING, "go_on = Constant <value = bool {1}> ()"])
+def test_a_first_condition_that_is_an_input(condition, on):
+    for trips in (0, 1, 2, 7, 12):
+        model = open_loop(condition, start="on")
+        outcome = checked("static-unroll{factor=2}", model, run_of(trips, on))
+    assert len(outcome.rewrites) == 1
+    proved(outcome)
+
+
+def test_a_condition_that_depends_on_what_is_computed():
+    # Exact arithmetic knows no order, so that only the numeric gate has a word here.
+    model = parse("""g (int64 n, float[2] x, float limit) => (float[2] y, float[R,2] rows) {
+      y, rows = Loop (n, , x) <body =
+        b (int64 i, bool go, float[2] v) => (bool more, float[2] u, float[2] row) {
+          u = Add (v, x)
+          total = ReduceSum <keepdims = 0> (u)
+          more = Less (total, limit)
+          row = Neg (u)
+        }>
+    }""")
+    for limit in (0, 1, 2.5, 3, 99):
+        feeds = {
+            "n": np.array(9),
+            "x": np.float32([0.5, 0.25]),
+            "limit": np.array(limit, np.float32),
+        }
+        checked("static-unroll{factor=4}", model, feeds)
+    _, report = gdn_ir.optimize(model, passes="static-unroll{factor=4}")
+    assert report.proofs[0].verdict.status == "UNSUPPORTED"
+    assert "condition that depends on data" in report.proofs[0].verdict.reason
+    assert report.region_errors
+
+
+def test_a_known_trip_count_with_a_condition_that_is_not():
+    model = loop(7, BODY.replace("go_on = Identity (go)", STOPPING.replace("9", "3")))
+    outcome = checked("static-unroll{factor=2}", model)
+    assert outcome.ops["Loop"] == 2
+    proved(outcome)
+
+
+@pytest.mark.parametrize("rank", [(), (1,)])
+@pytest.mark.parametrize("trips", [0, 1, 4, 5])
+def test_a_trip_count_and_a_number_of_rank_1(trips, rank):
+    model = parse(f"""g (int64{"[1]" * len(rank)} n) => (int64[R,1] r, bool[Q,1] c) {{
+      on = Constant <value = bool[1] {{1}}> ()
+      r, c = Loop (n, on) <body =
+        b (int64[1] i, bool[1] go) => (bool[1] more, int64[1] row, bool[1] still) {{
+          more = Identity (go)
+          row = Identity (i)
+          still = Identity (go)
+        }}>
+    }}""")
+    text = "static-unroll{factor=2}"
+    outcome = checked(text, model, {"n": np.full(rank, trips)}, tolerance=0)
+    assert outcome.rewrites
+
+
+def test_samples_are_at_all_lengths_that_matter():
+    (rewrite,) = checked("static-unroll{factor=4}", open_loop(), run_of(7)).rewrites
+    lengths = [int(sample.feeds["n"]) for sample in rewrite.samples()]
+    assert lengths == [0, 1, 3, 4, 9]
+
+
+def test_lengths_that_index_beyond_an_end_are_no_samples():
+    model = parse("""g (int64 n, float[6,2] x, float[2] y0) => (float[2] y) {
+      y = Loop (n, , y0) <body = b (int64 i, bool go, float[2] v) => (bool more, float[2] u) {
+        more = Identity (go)
+        row = Gather (x, i)
+        u = Add (v, row)
+      }>
+    }""")
+    feeds = {"n": np.array(5), "x": np.ones((6, 2), np.float32), "y0": np.zeros(2, np.float32)}
+    (rewrite,) = checked("static-unroll{factor=4}", model, feeds).rewrites
+    assert [int(sample.feeds["n"]) for sample in rewrite.samples()] == [0, 1, 3, 4]
+
+
+def test_a_trip_count_that_is_the_size_of_an_open_dimension():
+    model = parse("""g (float[S,2] x, float[2] y0) => (float[2] y) <int64 zero = {0}> {
+      sizes = Shape (x)
+      n = Gather (sizes, zero)
+      y = Loop (n, , y0) <body = b (int64 i, bool go, float[2] v) => (bool more, float[2] u) {
+        more = Identity (go)
+        row = Gather (x, i)
+        u = Mul (v, row)
+      }>
+    }""")
+    feeds = {"x": np.ones((5, 2), np.float32), "y0": np.float32([0.5, 2])}
+    outcome = checked("static-unroll{factor=4}", model, feeds)
+    (rewrite,) = outcome.rewrites
+    assert [value.name for value in rewrite.before.graph.inputs] == ["x", "y0"]
+    assert [len(sample.feeds["x"]) for sample in rewrite.samples()] == [1, 3, 4, 9]
+    proved(outcome)
+
+
+@pytest.mark.parametrize(
+    ("directions", "axes"),
+    [((0, 0), (0, 0)), ((1, 0), (0, 1)), ((0, 1), (1, 0)), ((1, 1), (-1, -1))],
+)
+@pytest.mark.parametrize("factor", ["2", "4:2"])
+def test_a_scan_of_unknown_length(factor, directions, axes):
+    shapes = {0: "S,2", 1: "2,S"}
+    read, written = (shapes[axis % 2] for axis in axes)
+    model = parse(f"""g (float[2] x, float[{read}] z) => (float[2] y, float[{written}] rows) {{
+      y, rows = Scan (x, z) <num_scan_inputs = 1,
+        scan_input_axes = [{axes[0]}], scan_input_directions = [{directions[0]}],
+        scan_output_axes = [{axes[1]}], scan_output_directions = [{directions[1]}],
+        body = b (float[2] v, float[2] slice) => (float[2] v_next, float[2] row) {{
+          t = Mul (v, slice)
+          v_next = Add (t, x)
+          row = Neg (v_next)
+        }}>
+    }}""")
+    rng = np.random.default_rng(0)
+    for length in (1, 2, 3, 4, 7, 9):
+        z = rng.standard_normal((length, 2) if axes[0] == 0 else (2, length)).astype(np.float32)
+        feeds = {"x": np.float32([0.5, 2]), "z": z}
+        outcome = checked(f"static-unroll{{factor={factor}}}", model, feeds)
+    assert outcome.rewrites[0].found.startswith("Scan of unknown steps: 3 nodes become ")
+    assert "Scan" not in outcome.ops
+    proved(outcome)
+
+
+def test_two_scanned_values_and_no_carried_one():
+    model = parse("""g (float[S] a, float[S] b, float w) => (float[S] y, float[S] z) {
+      y, z = Scan (a, b) <num_scan_inputs = 2, scan_input_directions = [0, 1],
+        body = b (float p, float q) => (float r, float s) { r = Mul (p, q) s = Sub (p, w) }>
+    }""")
+    rng = np.random.default_rng(0)
+    for length in (1, 2, 5):
+        a, b = rng.standard_normal((2, length)).astype(np.float32)
+        feeds = {"a": a, "b": b, "w": np.array(3, np.float32)}
+        outcome = checked("static-unroll{factor=2}", model, feeds)
+    proved(outcome)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies_in_stages(name, trips):
+    inputs, outputs, nodes = BODIES[name]
+    constants = "<float[2] k = {0.5, 0.25}>" if name == "an initializer" else ""
+    for condition in ("Identity (go)", "Less (i, two)"):
+        proto = proto_of(f"""g (int64 n, float[2] x, float[2] z) =>
+          (float[2] y, float[2] q, float[N,2] c, float[N,2] d, float[2] s) <int64 two = {{2}}> {{
+          s = Neg (z)
+          y, q, c, d = Loop (n, , x, z) <body = b (int64 i, bool go, {inputs}) => (bool on, {outputs})
+            {constants} {{ on = {condition} {nodes} }}>
+        }}""")  # noqa: E501
+        x, z = np.float32([[0.5, 2], [3, -0.25]])
+        model, feeds = annotated(proto), {"n": np.array(trips), "x": x, "z": z}
+        outcome = checked("static-unroll{factor=2}", model, feeds)
+        assert outcome.rewrites
+        assert len(names(outcome.model)) == len(set(names(outcome.model)))
+    if trips == 5:
+        proved(outcome)
+
+
+@pytest.mark.parametrize("condition", ["Identity (go)", "Less (i, two)"])
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 5])
+def test_rows_of_open_shape(trips, condition):
+    model = parse(f"""g (int64 n, float[B,2] x) => (float[R,B,2] rows) <int64 two = {{2}}, bool on = {{1}}> {{
+      rows = Loop (n, on) <body = b (int64 i, bool go) => (bool more, float[B,2] row) {{
+        more = {condition}
+        f = Cast <to = 1> (i)
+        row = Mul (x, f)
+      }}>
+    }}""")  # noqa: E501
+    feeds = {"n": np.array(trips), "x": np.ones((3, 2), np.float32)}
+    (rewrite,) = checked("static-unroll{factor=2}", model, feeds).rewrites
+    assert any(node.op_type == "Shape" for node in rewrite.after.graph)
+
+
+def test_a_carried_value_that_grows():
+    model = parse("""g (int64 n, float[K] x) => (float[M] y) {
+      y = Loop (n, , x) <body = b (int64 i, bool go, float[N] v) => (bool on, float[P] u) {
+        last = Constant <value = int64 {3}> ()
+        on = Less (i, last)
+        e = Neg (v)
+        u = Concat <axis = 0> (e, x)
+      }>
+    }""")
+    for trips in (0, 1, 3, 9):
+        feeds = {"n": np.array(trips), "x": np.ones(2, np.float32)}
+        assert checked("static-unroll{factor=4}", model, feeds).rewrites
 
 
 # --- what it leaves alone, and why ---
@@ -485,10 +724,50 @@ def test_a_loop_that_nothing_needs():
     assert declines("static-unroll", model) == []
 
 
-@pytest.mark.parametrize("text", ["static-unroll{limit=-1}", "static-unroll{limit=many}"])
-def test_bad_options(text):
-    with pytest.raises(pipeline.BadPipeline, match="limit"):
-        pipeline.parse(text)
+def test_no_trip_count_at_all():
+    text = """g (float[2] x) => (float[2] y) <bool on = {1}, int64 five = {5}> {
+      y = Loop (, on, x) <body = b (int64 i, bool go, float[2] v) => (bool more, float[2] u) {
+        more = CONDITION
+        u = Mul (v, x)
+      }>
+    }"""
+    for condition in ("Identity (go)", "Less (i, five)"):
+        (reason,) = declines("static-unroll", parse(text.replace("CONDITION", condition)))
+        assert "it has no trip count" in reason
+
+
+def test_rows_that_may_be_empty_before_opset_14():
+    text = """<ir_version: 10, opset_import: ["": 13]> g (int64 n, float[B] x) => (float[R,B] y) {
+      on = Constant <value = bool {1}> ()
+      y = Loop (n, on) <body = b (int64 i, bool go) => (bool more, float[B] u) {
+        more = Identity (go)
+        u = Neg (x)
+      }>
+    }"""
+    (reason,) = declines("static-unroll", parse(text))
+    assert reason == "'u', which it collects, may be empty, for which it needs opset 14"
+    feeds = {"n": np.array(19), "x": np.ones(3, np.float32)}
+    assert checked("static-unroll", parse(text.replace("float[B]", "float[3]")), feeds).rewrites
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [("limit=-1", "limit"), ("limit=many", "limit"), ("factor=0", "factor"), ("factor=x", "factor"),
+     ("factor=4:16", "factor"), ("factor=4:4", "factor"), ("factor=", "factor"),
+     ("factor=4:", "factor"), ("factor=-4", "factor"), ("factor=2000", "factor")],
+)  # fmt: skip
+def test_bad_options(options, word):
+    with pytest.raises(pipeline.BadPipeline, match=word):
+        pipeline.parse(f"static-unroll{{{options}}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "factors"), [("16", [16, 1]), ("16:4:1", [16, 4, 1]), ("16:4", [16, 4, 1]), ("1", [1])]
+)
+def test_options_round_trip(text, factors):
+    (unroll,) = pipeline.parse(f"static-unroll{{factor={text}}}")
+    assert unroll.factors == factors
+    assert pipeline.parse(str(unroll)) == (unroll,)
 
 
 # --- the result as a whole ---
@@ -525,3 +804,10 @@ def test_equal_text_from_equal_models():
 
 def test_golden(golden):
     golden("static-unroll.txt").check(before_and_after("static-unroll", loop(2)))
+
+
+@pytest.mark.parametrize("condition", [STEADY, STOPPING], ids=["steady", "stopping"])
+def test_golden_of_unknown_length(golden, condition):
+    name = "steady" if condition == STEADY else "stopping"
+    text = before_and_after("static-unroll{factor=2}", open_loop(condition))
+    golden(f"static-unroll-{name}.txt").check(text)
