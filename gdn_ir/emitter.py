@@ -77,7 +77,7 @@ class Emitter:
     def tensor(self, tensor: ir.TensorProtocol) -> ir.Value:
         """An initializer that holds what this tensor does; one for each tensor."""
         # The graph that is replaced holds it meanwhile, so that no other can have its id.
-        return self._shared(id(tensor), lambda: _without_name(tensor))
+        return self._shared(id(tensor), lambda: own_tensor(tensor))
 
     def _shared(self, key: object, make: Callable[[], ir.TensorProtocol]) -> ir.Value:
         if key not in self._constants:
@@ -168,7 +168,9 @@ class Emitter:
             for index, value in enumerate(graph.inputs):
                 value.name = f"{graph.name}/in_{index}"
                 value.shape = without_symbols(value.shape)
-            for index, value in enumerate(graph.initializers.values()):
+            for index, value in enumerate(list(graph.initializers.values())):
+                if value.const_value is not None:
+                    value.const_value = own_tensor(value.const_value)
                 value.name = f"{graph.name}/const_{index}"
             for index, holder in enumerate(graph):
                 _rename(holder, f"{graph.name}/{index}")
@@ -214,7 +216,7 @@ def _rename(node: ir.Node, name: str) -> None:
             value.name = name if len(node.outputs) == 1 else f"{name}.{index}"
 
 
-def _without_name(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+def own_tensor(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     """The same tensor, weights in files not read, for a value of another name.
 
     onnx_ir writes the name of a value on its tensor, which here belongs to another model too.

@@ -253,6 +253,25 @@ def test_weights_are_shared_by_all_copies():
     assert outcome.ops["Constant"] == 0
 
 
+def test_the_model_that_it_came_from_keeps_its_names():
+    # Tensors are shared by copies of a model, and carry names: also one that a branch returns.
+    proto = proto_of("""g (bool c, float[2] x) => (float[2] y) <int64 n = {2}> {
+      y = Loop (n, , x) <body = b (int64 i, bool go, float[2] v) => (bool on, float[2] u) {
+        on = Identity (go)
+        k = Constant <value = float[2] {1.5, 2.5}> ()
+        t = Mul (v, k)
+        r = If (c) <
+          then_branch = p () => (float[2] m) <float[2] m = {0.1, 0.2}> { unused = Neg (t) },
+          else_branch = p () => (float[2] q) { q = Neg (t) }>
+        u = Add (r, t)
+      }>
+    }""")
+    before = proto.SerializeToString()
+    feeds = {"c": np.array(True), "x": np.float32([0.5, 2])}
+    checked("static-unroll", ir.from_proto(proto), feeds)
+    assert proto.SerializeToString() == before
+
+
 def test_outputs_that_nothing_needs_leave_nothing_behind():
     model = parse("""g (float[2] x) => (float[2] y) <int64 n = {3}> {
       y, unused, rows = Loop (n, , x, x) <body =
