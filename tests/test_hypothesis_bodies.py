@@ -246,13 +246,13 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("text", PIPELINES)
-@settings(max_examples=8, **SETTINGS)
+@settings(max_examples=6, **SETTINGS)
 @given(proto=graphs(), n=st.integers(0, 5))
 def test_every_pass_leaves_what_a_graph_computes(text, proto, n):
     checked(text, ir.from_proto(proto), {**FEEDS, "n": np.array(n)})
 
 
-@settings(max_examples=5, **SETTINGS)
+@settings(max_examples=4, **SETTINGS)
 @given(proto=graphs())
 def test_unrolling_passes_both_gates(proto):
     model = ir.from_proto(proto)
