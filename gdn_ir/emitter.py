@@ -180,14 +180,14 @@ class Emitter:
     def insert_into(
         self,
         graph: ir.Graph,
-        results: Sequence[ir.Value] = (),
+        results: Sequence[ir.Value],
         *,
         constants_as_nodes: bool = False,
     ) -> None:
         """Appends the nodes and the constants that they use; the graph needs a sort.
 
-        Nodes that neither the results nor the graph's outputs need are dropped. Constants become
-        initializers, or Constant nodes where the graph cannot hold those.
+        Nodes that no result needs are dropped. Constants become initializers, or Constant nodes
+        where the graph cannot hold those.
         """
         graph.extend(self.new_nodes)
         remove_dead(graph, list(self.new_nodes), keep=results)
