@@ -18,6 +18,8 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from gdn_ir.reference_loops import Loop, Scan
+
 # Of any element type: most code here handles what a model brings.
 Array = npt.NDArray[Any]
 
@@ -73,6 +75,9 @@ class Erf(OpRun):
         return (np.vectorize(math.erf, otypes=[x.dtype])(x),)
 
 
+_OURS: list[type[OpRun]] = [CumSum, Erf, Loop, Scan, ScatterElements]
+
+
 def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
     """Runs the model in float64 and returns its outputs in order.
 
@@ -93,7 +98,9 @@ def evaluate(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
     }
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(proto, new_ops=[CumSum, Erf, ScatterElements])
+            evaluator = ReferenceEvaluator(
+                proto, new_ops=[CumSum, Erf, Loop, Scan, ScatterElements]
+            )
             outputs = evaluator.run(None, wide)
     except Exception as error:
         # Whatever it raises: of a missing op, of shapes that do not fit.

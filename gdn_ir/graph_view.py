@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import networkx as nx
 import onnx_ir as ir
@@ -68,6 +68,15 @@ def operands(node: ir.Node) -> list[ir.Value]:
     return [value for value in node.inputs if value is not None] + captures(node)
 
 
+def walk(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    """The nodes and, after each, those of the bodies it holds."""
+    stack = list(nodes)[::-1]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(inner for body in bodies(node) for inner in body)
+
+
 def only_consumer(value: ir.Value) -> ir.Node | None:
     """The node that alone uses the value, if it stands in the value's own scope."""
     uses = tuple(value.uses())
@@ -103,6 +112,30 @@ def index_bound(value: ir.Value, *, otherwise: int) -> int:
         if isinstance(size, int):
             sizes.append(size)
     return min(sizes, default=otherwise)
+
+
+def trip_counts(model: ir.Model) -> list[str]:
+    """The model's integer inputs of one element that decide how often some Loop runs."""
+    found: dict[str, None] = {}
+    loops = [node for graph in scopes(model) for node in graph if is_onnx(node, "Loop")]
+    stack = [loop.inputs[0] for loop in loops if loop.inputs]
+    visited: set[ir.Value | None] = {None}
+    while stack:
+        value = stack.pop()
+        if value is None or value in visited:
+            continue
+        visited.add(value)
+        producer = value.producer()
+        if producer is not None:
+            stack.extend(producer.inputs if producer.op_type != "Shape" else ())
+        elif value.graph is model.graph and value.is_graph_input() and _is_one_integer(value):
+            found[value.name or ""] = None
+    return list(found)
+
+
+def _is_one_integer(value: ir.Value) -> bool:
+    is_integer = value.dtype is not None and value.dtype.is_integer()
+    return is_integer and value.shape is not None and list(value.shape) in ([], [1])
 
 
 def node_graph(graph: ir.Graph) -> nx.DiGraph:

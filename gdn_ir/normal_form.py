@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from gdn_ir.emitter import own_tensor
 from gdn_ir.graph_view import bodies, scopes
 
 _LONG_NAME = "ai.onnx"
@@ -44,6 +45,8 @@ def _uncover(graph: ir.Graph, outer: set[str]) -> None:
     own |= {value.name or "" for node in graph for value in node.outputs}
     for value in leaves:
         if value.name in outer:
+            if value.const_value is not None:
+                value.const_value = own_tensor(value.const_value)
             value.name = _unused(f"{graph.name or 'body'}/{value.name}", outer | own)
             own.add(value.name)
     for node in graph:

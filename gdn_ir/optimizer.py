@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -11,6 +11,7 @@ from typing import get_args
 import onnx_ir as ir
 
 from gdn_ir import facts, model_file, pipeline, runtime, targets
+from gdn_ir.dimensions import bind_dimensions
 from gdn_ir.facts import BY_USER, Fact
 from gdn_ir.normal_form import normalise
 from gdn_ir.observers import Dumps, Record, count_ops
@@ -35,6 +36,7 @@ def optimize(
     *,
     target: str | None = None,
     passes: str | None = None,
+    dims: Mapping[str, int] | None = None,
     assume: Sequence[str] = (),
     verify: Verify = "full",
     dump: str | os.PathLike[str] | None = None,
@@ -46,6 +48,8 @@ def optimize(
         model: a path, or a model, which is left as it is.
         target: whose pipeline to run, `portable` by default.
         passes: pipeline text to run in its stead; not together with `target`.
+        dims: sizes for symbolic dimensions of the inputs, bound before the pipeline runs: the one
+            thing that changes declared shapes. Everything is checked against the bound model.
         assume: facts to take the caller's word for, `NAME:strictly-lower`.
         verify: `full` is both gates. `proof`: each distinct rewrite is proved in exact arithmetic,
             and fails if it cannot be decided, which `full` only reports. `numeric`: each runs on
@@ -69,6 +73,7 @@ def optimize(
     original = model if isinstance(model, ir.Model) else model_file.load(model)
     optimized = original.clone()
     normalise(optimized)
+    bind_dimensions(optimized, dims or {})
     for fact in assume:
         facts.state(optimized, fact)
 
@@ -90,7 +95,7 @@ def optimize(
         failure.evidence = failure.evidence or _evidence(failure, before, optimized, ran)
         raise
 
-    report = Report(pipeline.to_text(parsed), verify, record.passes)
+    report = Report(pipeline.to_text(parsed), verify, record.passes, dict(dims or {}))
     rewrites = [rewrite for done in record.passes for rewrite in done.rewrites]
     report.assumes = Fact.describe(fact for rewrite in rewrites for fact in rewrite.assumes)
     ops = count_ops(optimized)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.graph_view import bodies, is_onnx, operands
+from gdn_ir.graph_view import is_onnx, operands, walk
+from gdn_ir.removal import remove_dead
 
 # The nodes that compute `outputs`, walked back no further than this: a guard against slices that
 # swallow a whole model because a boundary was misjudged.
@@ -97,15 +98,6 @@ class Region:
         return any(node.op_identifier() in model.functions for node in walk(self.nodes))
 
 
-def walk(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    """The nodes and, after each, those of the bodies it holds."""
-    stack = list(nodes)[::-1]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(inner for body in bodies(node) for inner in body)
-
-
 def replace(
     model: ir.Model,
     region: Region,
@@ -141,10 +133,10 @@ def replace(
         results.append(value if own else emitter.op("Identity", value))
     # A local function has no place for initializers.
     functions = {function.graph for function in model.functions.values()}
-    emitter.insert_into(graph, constants_as_nodes=graph in functions)
+    emitter.insert_into(graph, results, constants_as_nodes=graph in functions)
     for old, new in zip(region.outputs, results, strict=True):
         _take_over(graph, old, new)
-    _remove_dead(graph, region.nodes)
+    remove_dead(graph, region.nodes)
     new_region = Region.between(region.inputs, results)
     _infer_shapes(new_region, model)
     return before, new_region.to_model(model)
@@ -164,7 +156,10 @@ def _unused_prefix(graph: ir.Graph, wanted: str) -> str:
 
 
 def _take_over(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
-    new.type, new.shape = old.type, old.shape
+    # What a graph returns keeps its type and shape, also where it has none.
+    keeps = old.is_graph_output()
+    new.type = old.type if keeps or old.type is not None else new.type
+    new.shape = old.shape if keeps or old.shape is not None else new.shape
     new.meta.update(old.meta)
     name = old.name
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
@@ -172,35 +167,32 @@ def _take_over(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
     new.name = name
 
 
-def _remove_dead(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
-    """Removes those of `nodes` (in topological order) that nothing needs any more."""
-    for node in reversed(nodes):
-        is_needed = any(value.uses() or value.is_graph_output() for value in node.outputs)
-        if node.graph is graph and not is_needed:
-            erase(graph, node)
-
-
-def erase(graph: ir.Graph, node: ir.Node) -> None:
-    """Removes an unused node and all uses that its bodies make of outer values.
-
-    onnx_ir detaches the node but not its bodies, whose captures would count as uses for ever.
-    """
-    for inner in walk(inner for body in bodies(node) for inner in body):
-        for index in range(len(inner.inputs)):
-            inner.replace_input_with(index, None)
-    graph.remove(node, safe=True)
-
-
 def _infer_shapes(region: Region, model: ir.Model) -> None:
-    """Gives the region's inner values the types and shapes that onnx infers from its inputs."""
-    by_name = {value.name: value for node in region.nodes for value in node.outputs}
+    """Gives the region's values the types and shapes that onnx infers from its inputs."""
     proto = ir.to_proto(region.to_model(model))
-    for info in onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.value_info:
+    inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    _adopt_types(region.nodes, inferred.graph)
+
+
+def _adopt_types(nodes: Sequence[ir.Node], graph: onnx.GraphProto) -> None:
+    by_name = {value.name: value for node in nodes for value in node.outputs}
+    for info in (*graph.value_info, *graph.output):
         value = by_name.get(info.name)
-        if value is None:
+        if value is None or value.is_graph_output():
             continue
         inferred = ir.from_proto(info)
         if value.type is None:
             value.type = inferred.type
         if value.shape is None:
-            value.shape = inferred.shape
+            value.shape = _without_made_up(inferred.shape)
+    for node, proto in zip(nodes, graph.node, strict=True):
+        inner = {attr.name: attr.g for attr in proto.attribute if attr.HasField("g")}
+        for name, graph_proto in inner.items():
+            _adopt_types(list(node.attributes[name].as_graph()), graph_proto)
+
+
+def _without_made_up(shape: ir.Shape | None) -> ir.Shape | None:
+    """The shape without onnx's names for what it cannot tell, which are new in each region."""
+    if shape is None:
+        return None
+    return ir.Shape(None if str(size).startswith("unk__") else size for size in shape)

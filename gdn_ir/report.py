@@ -20,6 +20,7 @@ class Report:
         pipeline: its text.
         verify: the level that was asked for.
         passes: a record for each pass.
+        dims: symbolic dimensions that were bound, and to what.
         left_alone: how many Loops and Scans the result holds, in all scopes; no pass removes one.
         assumes: every fact about a boundary value that a rewrite relied on, as text.
         warnings: what a user should know before deploying the model.
@@ -32,6 +33,7 @@ class Report:
     pipeline: str
     verify: Verify
     passes: list[PassRecord]
+    dims: dict[str, int] = field(default_factory=dict)
     left_alone: dict[str, int] = field(default_factory=dict)
     assumes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -45,6 +47,7 @@ class Report:
         return {
             "pipeline": self.pipeline,
             "verify": self.verify,
+            "dims": self.dims,
             "passes": [
                 {
                     "pass": record.pass_text,

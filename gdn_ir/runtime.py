@@ -121,11 +121,10 @@ def random_inputs(model: ir.Model, seed: int = 0) -> dict[str, Array]:
             )
         shape = value.shape.numpy()
         if dtype is not None and dtype.is_floating_point():
-            feeds[name] = (rng.standard_normal(shape) / 8).astype(dtype.numpy())
+            feeds[name] = np.asarray(rng.standard_normal(shape) / 8, dtype.numpy())
         elif dtype is not None and (dtype.is_integer() or dtype == ir.DataType.BOOL):
-            feeds[name] = rng.integers(0, index_bound(value, otherwise=2), shape).astype(
-                dtype.numpy()
-            )
+            indices = rng.integers(0, index_bound(value, otherwise=2), shape)
+            feeds[name] = np.asarray(indices, dtype.numpy())
         else:
             raise ValueError(f"input '{name}' has type {dtype}: pass its values")
     return feeds

@@ -95,7 +95,7 @@ def neumann_until(
     largest = body.op("ReduceMax", body.op("Abs", P), keepdims=0)
     more = body.op("Not", body.op("Less", largest, np.array(tol, dtype)))
     graph = ir.Graph([step, going, S_in, P_in], [more, S, P], nodes=[], name=f"{body.prefix}/body")
-    body.insert_into(graph)
+    body.insert_into(graph, [more, S, P])
     zero = emit.op("Mul", A, np.zeros((), dtype))
     start = emit.op("Add", zero, np.eye(n, dtype=dtype))
     S_out, _ = emit.ops("Loop", np.array(n - 1), np.array(True), start, A, outputs=2, body=graph)

@@ -9,7 +9,8 @@ import onnx_ir as ir
 
 from gdn_ir.graph_view import bodies, is_deterministic, scopes
 from gdn_ir.pass_base import CleanUp
-from gdn_ir.region import erase, is_constant
+from gdn_ir.region import is_constant
+from gdn_ir.removal import erase
 from gdn_ir.structural_hash import SMALL, constant_digest, operator_key
 
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gdn_ir.graph_view import is_onnx, scopes
 from gdn_ir.pass_base import CleanUp
-from gdn_ir.region import erase
+from gdn_ir.removal import erase
 
 
 @dataclasses.dataclass(frozen=True)

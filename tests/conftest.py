@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Slow machines are no fault of what is tested.
+settings.register_profile("gdn-ir", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gdn-ir")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -46,7 +46,8 @@ def options_of(hint):
         return st.sampled_from(get_args(hint))
     if hint is float:
         return st.floats(0, 1e30)
-    return {bool: st.booleans(), int: st.integers(-1000, 1000)}[hint]
+    texts = st.from_regex(r"[0-9]{1,3}(:[0-9]{1,2})?", fullmatch=True)  # such as factor=16:4
+    return {bool: st.booleans(), int: st.integers(-1000, 1000), str: texts}[hint]
 
 
 @st.composite

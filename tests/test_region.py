@@ -12,7 +12,8 @@ from onnx_text import FUNCTION, LOOP, model_of, ops_of, value_of, values_of
 from gdn_ir import region as region_module
 from gdn_ir.evaluate import evaluate
 from gdn_ir.graph_view import bodies, node_graph
-from gdn_ir.region import OpenRegion, Region, erase, is_constant, replace
+from gdn_ir.region import OpenRegion, Region, is_constant, replace
+from gdn_ir.removal import erase
 from gdn_ir.verify.structure import defects
 
 CHAIN = """g (float[2] x, float[2] w) => (float[2] y, float[2] z) <float[2] c = {1, 2}> {

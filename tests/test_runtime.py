@@ -108,6 +108,13 @@ def test_scalars_and_empty_inputs():
     assert (feeds["x"].shape, feeds["e"].shape) == ((), (0, 3))
 
 
+@pytest.mark.parametrize("name", ["float", "int64", "bool"])
+def test_scalars_are_run(name):
+    model = model_of(f"g ({name} x) => ({name} y) {{ y = Identity (x) }}")
+    feeds = random_inputs(model)
+    assert run(model, feeds) == [feeds["x"]]
+
+
 @pytest.mark.parametrize(
     ("nodes", "bound"),
     [

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gdn_ir import model_file, targets
+from gdn_ir import dimensions, model_file, targets
 from gdn_ir.cli.printing import AsJson, print_json, print_line, print_table, print_warning
 from gdn_ir.cli.rejected import Rejected
 from gdn_ir.optimizer import DEFAULT_TARGET
@@ -49,6 +49,13 @@ def command(
             help="Run these passes instead, e.g. 'exp-mask,parallel-inverse{leaf=32}'.",
         ),
     ] = None,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SIZE",
+            help="Bind a symbolic dimension of the inputs, e.g. S=512; repeatable.",
+        ),
+    ] = None,
     assume: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,6 +86,7 @@ def command(
             loaded,
             target=target,
             passes=passes,
+            dims=dimensions.parse(dim or ()),
             assume=assume or (),
             verify=verify.value,
             dump=dump,
@@ -157,6 +165,8 @@ def _print(report: Report) -> None:
             for record in report.passes
         ],
     )
+    for name, size in report.dims.items():
+        print_line(f"  bound dimension {name} = {size}")
     for text, places in group_rewrites(report).items():
         print_line(f"  {text} ({_places(places)})")
     for record in report.passes:

@@ -111,20 +111,24 @@ class Interpreter:
         if operands[0] is not None:
             trips = int(_known(node, operands[0], "a trip count that depends on data").reshape(()))
         why = "a condition that depends on data"
-        going = operands[1] is None or bool(_known(node, operands[1], why).all())
+        going_now: Operand = np.ones((), bool) if operands[1] is None else operands[1]
+        going = bool(_known(node, going_now, why).all())
         state = [x for x in operands[2:] if x is not None]
         scanned: list[list[Operand]] = [[] for _ in range(len(node.outputs) - len(state))]
         trip = 0
         while going and trip < trips:
             if trip == _MOST_TRIPS:
                 raise UnsupportedOp(node, f"more than {_MOST_TRIPS} trips")
-            going_now, *results = self._graph(body, [np.array(trip), np.array(True), *state])
+            number = np.full((1,) * len(body.inputs[0].shape or ()), trip)
+            going_now, *results = self._graph(body, [number, going_now, *state])
             going = bool(_known(node, going_now, why).all())
             state = results[: len(state)]
             for collected, value in zip(scanned, results[len(state) :], strict=True):
                 collected.append(value)
             trip += 1
-        return [*state, *(self._stack(node, values, 0) for values in scanned)]
+        rows = body.outputs[1 + len(state) :]
+        stacked = [self._stack(node, x, 0, row) for x, row in zip(scanned, rows, strict=True)]
+        return [*state, *stacked]
 
     def _scan(self, node: ir.Node, operands: Sequence[Operand | None]) -> list[Operand]:
         body = node.attributes["body"].as_graph()
@@ -147,17 +151,21 @@ class Interpreter:
                 collected.append(value)
         axes = _integers(node, "scan_output_axes", outputs)
         backward = _integers(node, "scan_output_directions", outputs)
+        rows = body.outputs[len(state) :]
         return [
             *state,
             *(
-                self._stack(node, values[::-1] if back else values, axis)
-                for values, axis, back in zip(scanned, axes, backward, strict=True)
+                self._stack(node, values[::-1] if back else values, axis, row)
+                for values, axis, back, row in zip(scanned, axes, backward, rows, strict=True)
             ),
         ]
 
-    def _stack(self, node: ir.Node, values: Sequence[Operand], axis: int) -> Operand:
-        if not values:
-            raise UnsupportedOp(node, "outputs of no iterations have no shape")
+    def _stack(self, node: ir.Node, values: Sequence[Operand], axis: int, row: ir.Value) -> Operand:
+        if not values and (row.shape is None or not row.shape.is_static() or row.dtype is None):
+            raise UnsupportedOp(node, "outputs of no iterations have no known shape")
+        if not values and row.shape is not None and row.dtype is not None:
+            one = np.zeros(row.shape.numpy(), row.dtype.numpy())
+            return np.expand_dims(one, axis).take([], axis)
         if not any(isinstance(value, Element) for value in values):
             return np.stack([np.asarray(value) for value in values], axis)
         lifted = [self._algebra.lift(value) for value in values]

@@ -354,6 +354,20 @@ def test_inspect_says_what_is_left_alone(cli, write, bare_inverse):
 # --- optimize -------------------------------------------------------------------------------------
 
 
+def test_optimize_with_a_dimension(cli, write):
+    write("m.onnx", "g (float[S,T] x) => (float[S,T] y) { y = Neg (x) }")
+    result = cli("optimize m.onnx -o o.onnx --dim S=3 --dim T=5")
+    assert (result.code, result.err) == (0, "")
+    assert "  bound dimension S = 3\n  bound dimension T = 5\n" in result.out
+    model = gdn_ir.load("o.onnx")
+    assert [str(value.shape) for value in (*model.graph.inputs, *model.graph.outputs)] == [
+        "[3,5]",
+        "[3,5]",
+    ]
+    assert cli("optimize m.onnx -o p.onnx --dim T=5 --json").json["dims"] == {"T": 5}
+    cli("optimize m.onnx -o o.onnx --dim t=5").fails(2, "no input has a dimension 't'", "'S', 'T'")
+
+
 def test_optimize(cli, write, baseline):
     write("m.onnx", baseline)
     result = cli("optimize m.onnx -o o.onnx")
@@ -416,6 +430,14 @@ def test_optimize_for_a_target_and_dump(cli, write, baseline, tmp_path):
         ("optimize m.onnx -o o.onnx --passes ''", ["the pipeline is empty; name a pass"]),
         ("optimize m.onnx -o o.onnx --assume x", ["--assume x: 'x' is no fact that can be stated"]),
         ("optimize m.onnx -o o.onnx --assume x:finite", ["write NAME:FACT", "strictly-lower"]),
+        ("optimize m.onnx -o o.onnx --dim S", ["--dim S: write NAME=SIZE"]),
+        ("optimize m.onnx -o o.onnx --dim S=-1", ["--dim S=-1: write NAME=SIZE"]),
+        (
+            "optimize m.onnx -o o.onnx --dim S=0",
+            ["--dim S=0: the size must be a whole"],
+        ),
+        ("optimize m.onnx -o o.onnx --dim S=2 --dim S=2", ["'S' is given twice"]),
+        ("optimize m.onnx -o o.onnx --dim S=2", ["no input has a dimension 'S'", ": none"]),
         ("optimize m.onnx -o o.onnx --assume q:strictly-lower", ["the model has no value 'q'"]),
         (
             "optimize m.onnx -o o.onnx --passes parallel-inverse{method=zzz}",

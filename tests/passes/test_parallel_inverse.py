@@ -60,7 +60,7 @@ def test_every_method_inverts(n, method, dtype):
     graph = ir.Graph([A], [T], nodes=[], opset_imports={"": 20}, name="inverse")
     emit = Emitter("T", "test", opset=20)
     result = METHODS[method](emit, A, n, dtype)
-    emit.insert_into(graph)
+    emit.insert_into(graph, [result])
     result.name, result.type, result.shape = "T", T.type, T.shape
     graph.outputs[0] = result
     matrices = small_matrices((2, n, n), dtype)

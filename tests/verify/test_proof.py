@@ -292,3 +292,17 @@ def test_products_of_integers_are_no_functions_of_each_element():
     before = model(cast + "s = MatMul(i, j) t = Transpose(s) z = Cast<to = 1>(t)")
     after = model(cast + "a = Transpose(i) b = Transpose(j) s = MatMul(a, b) z = Cast<to = 1>(s)")
     assert prove(before, after).status == "UNSUPPORTED"
+
+
+def test_trip_counts_are_tried_around_the_usual_factors():
+    loop = """g (int64 n, float[2] x) => (float[2] z) {{
+      z = Loop ({n}, , x) <body = b (int64 i, bool go, float[2] v) => (bool more, float[2] u) {{
+        more = Identity (go)
+        u = Add (v, v)
+      }}> }}"""
+    most = "forty = Constant <value = int64 {{40}}> () m = Min (n, forty)"
+    unlimited = ir.from_onnx_text(HEADER + loop.format(n="n"))
+    limited = ir.from_onnx_text(HEADER + loop.replace("z = Loop", f"{most} z = Loop").format(n="m"))
+    verdict = prove(unlimited, unlimited.clone())
+    assert "for the 8 values of 'n' tried" in str(verdict)
+    assert prove(unlimited, limited).status == "DIFFERENT"
