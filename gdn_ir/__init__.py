@@ -10,6 +10,7 @@ from gdn_ir.optimizer import optimize
 from gdn_ir.pipeline import BadPipeline
 from gdn_ir.report import Report
 from gdn_ir.verify import VerificationFailed
+from gdn_ir.visualizations.render import render
 
 __version__ = "0.1.0"
 
@@ -20,5 +21,6 @@ __all__ = [
     "VerificationFailed",
     "load",
     "optimize",
+    "render",
     "save",
 ]
