@@ -7,7 +7,7 @@ from itertools import count
 
 import onnx_ir as ir
 
-from gdn_ir.graph_view import bodies, operands
+from gdn_ir.graph_view import VIEW_OPS, bodies, operands
 from gdn_ir.visualizations import kinds
 from gdn_ir.visualizations.boxes import chain_box, group_box, port_boxes
 from gdn_ir.visualizations.elements import Element, Group, Op, Repeat, ops
@@ -65,8 +65,7 @@ class _Builder:
 
     def _scope(self, graph: ir.Graph, grouping: Grouping) -> list[Item]:
         if graph not in self._folded:
-            nodes = (node for node in graph if node.op_type != "Constant")
-            self._folded[graph] = fold_repeats(nodes)
+            self._folded[graph] = fold_repeats(node for node in graph if not _is_badge(node))
         elements = grouping(self._folded[graph])
         order = {op: index for index, op in enumerate(ops(elements))}
         return self._items(elements, _readers(order, graph.outputs), order)
@@ -135,6 +134,11 @@ _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 def _control_title(node: ir.Node) -> str:
     return {"Loop": "body of a Loop", "Scan": "body of a Scan"}.get(node.op_type, op_name(node))
+
+
+def _is_badge(node: ir.Node) -> bool:
+    """Whether a node is told by a badge where it is read: a constant, or a view of one."""
+    return node.op_type in VIEW_OPS | {"Constant"} and all(map(is_constant, node.outputs))
 
 
 def _readers(order: dict[Op, int], outputs: Sequence[ir.Value]) -> dict[Op, set[object]]:

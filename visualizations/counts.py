@@ -20,6 +20,7 @@ class Counts:
     copies_out: int
     # Of the main graph, in which a Loop or Scan is one step.
     serial_steps: int
+    loops: int
 
 
 def count(model: ir.Model) -> Counts:
@@ -30,15 +31,17 @@ def count(model: ir.Model) -> Counts:
         copies_in=sum(copied_in for copied_in, _ in pairs),
         copies_out=sum(copied_out for _, copied_out in pairs),
         serial_steps=serial_steps(model.graph),
+        loops=sum(node.op_type in ("Loop", "Scan") for graph in scopes(model) for node in graph),
     )
 
 
 def table(counts: Mapping[str, Counts]) -> list[list[str]]:
     """Rows of text, the first with the names."""
+    steps = "serial steps" + (", a Loop as one" if any(c.loops for c in counts.values()) else "")
     rows = {
         "nodes": [c.nodes for c in counts.values()],
         "copies in": [c.copies_in for c in counts.values()],
         "copies out": [c.copies_out for c in counts.values()],
-        "serial steps": [c.serial_steps for c in counts.values()],
+        steps: [c.serial_steps for c in counts.values()],
     }
     return [["", *counts], *([name, *map(str, values)] for name, values in rows.items())]

@@ -8,29 +8,46 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
+from gdn_ir.graph_view import VIEW_OPS
 
 # Attributes that tell what an op does to its operand; others are for a file viewer.
 _TOLD = ("axis", "perm", "axes", "equation", "num_scan_inputs")
 # Ops whose constant says the shape of the result, which is shown anyway.
 _SHAPED_BY = frozenset({"Reshape", "Expand", "ConstantOfShape", "Pad"})
 _LONGEST = 36
+_LONGEST_DIM = 8
 _MOST_ELEMENTS = 5
 _SLICE_END = 2**31 - 1
 
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor of an initializer or a Constant that is no graph input."""
-    if value is None or value.is_graph_input():
+    """The tensor of an initializer or a Constant that is no graph input, views looked through."""
+    if value is None or not is_constant(value):
         return None
-    return ir.convenience.get_const_tensor(value)
+    return ir.convenience.get_const_tensor(_looked_through(value))
 
 
 def is_constant(value: ir.Value) -> bool:
     """Whether a value is drawn as a badge and not as a box."""
+    return _is_plain(_looked_through(value))
+
+
+def _looked_through(value: ir.Value) -> ir.Value:
+    """What a value is a view of, if all else that the views take is constant too."""
+    start = value
+    while (producer := value.producer()) is not None and producer.op_type in VIEW_OPS:
+        operands = [operand for operand in producer.inputs if operand is not None]
+        if not operands or not all(_is_plain(operand) for operand in operands[1:]):
+            return start
+        value = operands[0]
+    return value if _is_plain(value) else start
+
+
+def _is_plain(value: ir.Value) -> bool:
     producer = value.producer()
-    if producer is not None:
-        return producer.op_type == "Constant"
-    return value.is_initializer() and not value.is_graph_input()
+    if producer is None:
+        return value.is_initializer() and not value.is_graph_input()
+    return producer.op_type == "Constant"
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
@@ -81,7 +98,7 @@ def _slice_words(constants: Sequence[ir.TensorProtocol | None]) -> list[str]:
     words = []
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         step = f":{steps[i]}" if i < len(steps) and steps[i] != 1 else ""
-        words.append(f"{start or ''}:{'' if end >= _SLICE_END else end}{step}")
+        words.append(f"{start or ''}:{'' if abs(end) >= _SLICE_END else end}{step}")
         words.append(f"axis {axes[i] if i < len(axes) else i}")
     return words
 
@@ -123,11 +140,18 @@ def shape_text(shapes: Iterable[ir.Shape | None]) -> str:
     if not known or any(shape is None or len(shape) != len(known[0] or ()) for shape in known):
         return ""
     columns = zip(*[[_dim(d) for d in shape] for shape in known if shape is not None], strict=True)
-    return "x".join(map(_range_text, columns)) or "scalar"
+    dims = [_range_text(column) for column in columns]
+    if dims and set(dims) == {"?"}:
+        return ""
+    return "x".join(dims) or "scalar"
 
 
 def _dim(dim: int | ir.SymbolicDim) -> int | str:
-    return dim if isinstance(dim, int) else clean(str(dim.value or "?"), 12)
+    if isinstance(dim, int):
+        return dim
+    # Exporters make up names that are longer than what they name.
+    name = clean(str(dim.value or "?"))
+    return name if len(name) <= _LONGEST_DIM else "?"
 
 
 def _range_text(dims: Sequence[int | str]) -> str:

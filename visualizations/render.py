@@ -115,7 +115,7 @@ def _move(new: Path, to: Path, sources: Sequence[str | os.PathLike[str]]) -> Non
 
 def _names(models: Sequence[Model]) -> list[str]:
     """File names; where they are alike or there is none, which of the two it is."""
-    places = ("before", "after")[: len(models)]
+    places = ("before", "after") if len(models) > 1 else ("model",)
     found = [
         words if isinstance(model, ir.Model) else Path(model).name
         for model, words in zip(models, places, strict=True)
