@@ -81,8 +81,7 @@ class _Builder:
                 self._wire(name, name, element, order)
             elif isinstance(element, Repeat):
                 inside = self._items(element.body, readers, order)
-                size = counted(sum(1 for _ in ops(element.body)), "op")
-                items.append(Cluster(name, f"steps of {size}", inside, element.count))
+                items.append(Cluster(name, _repeat_title(element), inside, element.count))
             elif isinstance(element, Group):
                 items.append(group_box(name, element))
                 self._wire(name, name, ops([element]), order)
@@ -134,6 +133,11 @@ _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 def _control_title(node: ir.Node) -> str:
     return {"Loop": "body of a Loop", "Scan": "body of a Scan"}.get(node.op_type, op_name(node))
+
+
+def _repeat_title(repeat: Repeat) -> str:
+    nodes = [len(op.nodes) for op in ops(repeat.body)]
+    return f"{counted(len(nodes), 'op')} each: {counted(sum(nodes), 'node')}"
 
 
 def _is_badge(node: ir.Node) -> bool:

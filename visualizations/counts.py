@@ -36,12 +36,10 @@ def count(model: ir.Model) -> Counts:
 
 
 def table(counts: Mapping[str, Counts]) -> list[list[str]]:
-    """Rows of text, the first with the names."""
+    """Rows of text, one a model; the first says what the columns are."""
     steps = "serial steps" + (", a Loop as one" if any(c.loops for c in counts.values()) else "")
-    rows = {
-        "nodes": [c.nodes for c in counts.values()],
-        "copies in": [c.copies_in for c in counts.values()],
-        "copies out": [c.copies_out for c in counts.values()],
-        steps: [c.serial_steps for c in counts.values()],
-    }
-    return [["", *counts], *([name, *map(str, values)] for name, values in rows.items())]
+    rows = [
+        [name, str(c.nodes), str(c.copies_in), str(c.copies_out), str(c.serial_steps)]
+        for name, c in counts.items()
+    ]
+    return [["", "nodes", "copies in", "copies out", steps], *rows]

@@ -12,6 +12,8 @@ from gdn_ir.visualizations.scene import Box, Edge, Item, Row, Scene, count_boxes
 _MOST_LABELLED = 40
 # One whose widths every engine knows; a list of fonts is taken for a name it does not know.
 _FONT = "Helvetica"
+_REPEAT = "#b07400"
+_REPEAT_LEGEND = "<B>x9</B> a step that stands there 9 times; dashed: to the next step"
 _LEGEND = (
     (kinds.COPY_IN, "copy in: inputs, Slice, Gather, Split"),
     (kinds.COPY_OUT, "copy out: outputs, Scatter, Concat"),
@@ -21,13 +23,12 @@ _LEGEND = (
 )
 
 
-def to_dot(scenes: Sequence[Scene], heading: str, counts: Sequence[Sequence[str]]) -> str:
+def to_dot(scenes: Sequence[Scene], counts: Sequence[Sequence[str]]) -> str:
     """One digraph with a cluster a scene, side by side.
 
     Args:
         scenes: what to draw, from left to right.
-        heading: the title of the picture.
-        counts: rows of a table that stands under it; the first is its head.
+        counts: rows of a table that stands above them; the first is its head.
     """
     labelled = sum(count_boxes(scene.cluster) for scene in scenes) <= _MOST_LABELLED
     lines = [
@@ -37,7 +38,7 @@ def to_dot(scenes: Sequence[Scene], heading: str, counts: Sequence[Sequence[str]
         f'node [shape=plain, fontname="{_FONT}", fontsize=10];',
         f'edge [fontname="{_FONT}", fontsize=8, fontcolor="#666666", color="#8a8a8a", '
         "arrowsize=0.5];",
-        f"label=<{_heading(heading, counts)}>;",
+        f"label=<{_heading(counts)}>;",
     ]
     for scene in scenes:
         lines += _item(scene.cluster, 0, labelled)
@@ -50,7 +51,7 @@ def _item(item: Item, depth: int, labelled: bool) -> Iterator[str]:
         hint = f", tooltip={_quoted(item.hint)}" if item.hint else ""
         yield f"{item.name} [label=<{_box(item, labelled)}>{hint}];"
         return
-    colour = "#b07400" if item.count else "#999999"
+    colour = _REPEAT if item.count else "#999999"
     title = _text(item.title)
     if item.count:
         badge = f'<B><FONT POINT-SIZE="15" COLOR="{colour}">x{item.count}</FONT></B>'
@@ -95,7 +96,7 @@ def _row(row: Row, shape: str) -> str:
 def _edge(edge: Edge, labelled: bool) -> str:
     settings = []
     if edge.carried:
-        settings.append('style=dashed, color="#b07400", constraint=false')
+        settings.append(f'style=dashed, color="{_REPEAT}", constraint=false')
     if edge.shape and labelled:
         settings.append(f"label={_quoted(edge.shape)}")
     if edge.hint:
@@ -103,16 +104,19 @@ def _edge(edge: Edge, labelled: bool) -> str:
     return f"{edge.tail} -> {edge.head} [{', '.join(settings)}];"
 
 
-def _heading(heading: str, counts: Iterable[Sequence[str]]) -> str:
-    rows = [f'<TR><TD ALIGN="LEFT" COLSPAN="6"><B>{_text(heading)}</B></TD></TR>']
+def _heading(counts: Iterable[Sequence[str]]) -> str:
+    rows = []
     for index, cells in enumerate(counts):
-        texts = [f"<B>{_text(cell)}</B>" if index == 0 and cell else _text(cell) for cell in cells]
-        rows.append("<TR>" + "".join(f'<TD ALIGN="LEFT">{text}</TD>' for text in texts) + "</TR>")
-    table = f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="2">{"".join(rows)}</TABLE>'
+        bold = "<B>{}</B>" if index else '<FONT COLOR="#666666">{}</FONT>'
+        texts = [bold.format(_text(cell)) if cell else "" for cell in cells]
+        name, *figures = [f'<TD ALIGN="LEFT">{text}</TD>' for text in texts]
+        rows.append(f"<TR>{name}{''.join(figures).replace('LEFT', 'RIGHT')}</TR>")
+    table = f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="3">{"".join(rows)}</TABLE>'
     legend = "".join(
         f'<TD BGCOLOR="{kind.fill}"><FONT COLOR="{kind.ink}">{_text(text)}</FONT></TD>'
         for kind, text in _LEGEND
     )
+    legend += f'<TD><FONT COLOR="{_REPEAT}">{_REPEAT_LEGEND}</FONT></TD>'
     return (
         f'<TABLE BORDER="0" CELLSPACING="2"><TR><TD ALIGN="LEFT">{table}</TD></TR><TR><TD>'
         '<TABLE BORDER="0" CELLBORDER="1" COLOR="#bbbbbb" CELLSPACING="3" CELLPADDING="3">'

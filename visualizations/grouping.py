@@ -15,6 +15,7 @@ from gdn_ir.visualizations.labels import clean
 Grouping: TypeAlias = Callable[[Sequence[Element]], Sequence[Element]]
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
+_LONGEST_SCOPES = 2000
 _DEEPEST = 6
 _IN_A_BODY = 8
 
@@ -70,12 +71,14 @@ def _scope(element: Element) -> tuple[str, ...]:
     node: ir.Node = first.nodes[0]
     written = node.metadata_props.get(_SCOPES)
     if written is None:
-        return tuple((node.name or "").split("/")[:-1])
+        return tuple(filter(None, (node.name or "").split("/")[:-1]))
+    if len(written) > _LONGEST_SCOPES:
+        return ()
     try:
         names = ast.literal_eval(written)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return ()
-    return tuple(map(str, names[:-1])) if isinstance(names, list) else ()
+    return tuple(filter(None, map(str, names[:-1]))) if isinstance(names, list) else ()
 
 
 def _by_order(most: int) -> Grouping:

@@ -86,7 +86,7 @@ def render(
                     f"which any Graphviz draws: dot -T{kind}"
                 ) from None
             if target.suffix.lower() == ".html":
-                drawn = page(drawn.decode(), _heading(models), table(counts)).encode()
+                drawn = page(drawn.decode(), " -> ".join(models), table(counts)).encode()
             new.write_bytes(drawn)
         _move(new, target, sources)
     return Picture(Path(output), engine, counts)
@@ -100,11 +100,7 @@ def picture_text(
         build_scene(model, name, prefix, most)
         for prefix, (name, model) in zip("ab", models.items(), strict=False)
     ]
-    return to_dot(scenes, _heading(models), table(counts))
-
-
-def _heading(models: Mapping[str, ir.Model]) -> str:
-    return " -> ".join(models)
+    return to_dot(scenes, table(counts))
 
 
 def _move(new: Path, to: Path, sources: Sequence[str | os.PathLike[str]]) -> None:

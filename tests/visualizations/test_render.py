@@ -73,6 +73,10 @@ def hostile_model():
 
     model = build(write, {"x": (2, 3)})
     model.graph.inputs[0].name = HOSTILE[2]
+    model.graph.inputs[0].shape = ir.Shape(["<&>", '"\\'])
+    node = model.graph.node(3)
+    node.domain, node.op_type, node.name = HOSTILE[0], HOSTILE[2], HOSTILE[3]
+    node.metadata_props["pkg.torch.onnx.name_scopes"] = "[" * 10**5
     model.graph.outputs[0].name = HOSTILE[0]
     return model
 
@@ -142,6 +146,25 @@ def test_no_picture_has_more_boxes_than_allowed(name):
     model = load_fixture(name)
     for most in (300, 60, 20):
         assert count_boxes(build_scene(model, "m", "a", most).cluster) <= most
+
+
+def test_what_is_too_much_is_grouped_by_the_scopes_of_the_source():
+    choose = random.Random(0)
+
+    def write(w, x):
+        for layer in range(20):
+            for step in range(40):
+                op = choose.choice(["Exp", "Neg", "Abs", "Sin"])
+                x = w.op("Mul", w.op(op, x), x, name=f"/layers.{layer}/mlp/step_{step}")
+        return x
+
+    model = build(write, {"x": (2,)})
+    for node in model.graph:
+        reader = next(iter(node.outputs[0].uses()), None)
+        if node.op_type != "Mul" and reader is not None:
+            node.name = reader.node.outputs[0].name
+    titles = [box.title for box in boxes(build_scene(model, "m", "a").cluster) if box.title]
+    assert titles == [f"layers.{layer}/mlp" for layer in range(20)]
 
 
 def test_a_chain_without_end_is_parts():
