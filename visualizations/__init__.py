@@ -1,1 +1,1 @@
-"""Pictures of dataflows."""
+"""Pictures of dataflows: models to scenes, scenes to Graphviz, Graphviz to files."""
