@@ -7,15 +7,18 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from gdn_ir.graph_view import copies, scopes, serial_steps
+from gdn_ir.graph_view import is_onnx, serial_steps, walk
 from gdn_ir.observers import count_nodes
+from gdn_ir.visualizations.kinds import COPY_IN, COPY_OUT, kind_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
     """What a model consists of, bodies of Loops and Scans counted once."""
 
+    # With those of local functions, whose calls are boxes.
     nodes: int
+    # As drawn: of the main graph and the bodies in it.
     copies_in: int
     copies_out: int
     # Of the main graph, in which a Loop or Scan is one step.
@@ -25,13 +28,14 @@ class Counts:
 
 def count(model: ir.Model) -> Counts:
     """The figures of a model."""
-    pairs = [copies(graph) for graph in scopes(model)]
+    nodes = list(walk(model.graph))
+    drawn = [kind_of(node) for node in nodes]
     return Counts(
         nodes=count_nodes(model),
-        copies_in=sum(copied_in for copied_in, _ in pairs),
-        copies_out=sum(copied_out for _, copied_out in pairs),
+        copies_in=drawn.count(COPY_IN),
+        copies_out=drawn.count(COPY_OUT),
         serial_steps=serial_steps(model.graph),
-        loops=sum(node.op_type in ("Loop", "Scan") for graph in scopes(model) for node in graph),
+        loops=sum(is_onnx(node, "Loop") or is_onnx(node, "Scan") for node in nodes),
     )
 
 

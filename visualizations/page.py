@@ -30,10 +30,11 @@ const zoom = (factor, px, py) => {
   const next = Math.min(8, Math.max(0.05, scale * factor));
   x = px - (px - x) * next / scale; y = py - (py - y) * next / scale; scale = next; draw();
 };
-const fit = () => {
-  const size = svg.viewBox.baseVal, to = view.getBoundingClientRect();
-  const width = svg.getBoundingClientRect().width / scale;
-  scale = Math.min(to.width / width, 1.5); x = (to.width - width * scale) / 2; y = 0; draw();
+const fit = whole => {
+  const to = view.getBoundingClientRect(), now = svg.getBoundingClientRect();
+  const width = now.width / scale, height = now.height / scale;
+  scale = Math.min(to.width / width, whole ? to.height / height : 1.5);
+  x = (to.width - width * scale) / 2; y = 0; draw();
 };
 view.addEventListener("wheel", event => {
   event.preventDefault();
@@ -50,13 +51,14 @@ view.addEventListener("pointerup", () => { held = null; });
 const middle = factor => zoom(factor, view.clientWidth / 2, view.clientHeight / 2);
 document.getElementById("in").onclick = () => middle(1.25);
 document.getElementById("out").onclick = () => middle(0.8);
-document.getElementById("fit").onclick = fit;
+document.getElementById("width").onclick = () => fit(false);
+document.getElementById("whole").onclick = () => fit(true);
 addEventListener("keydown", event => {
   if (event.key === "+" || event.key === "=") middle(1.25);
   if (event.key === "-") middle(0.8);
-  if (event.key === "0") fit();
+  if (event.key === "0") fit(false);
 });
-fit();
+fit(false);
 """
 
 
@@ -81,8 +83,8 @@ def page(svg: str, heading: str, counts: Sequence[Sequence[str]]) -> str:
 <header>
 <h1>{title}</h1>
 {_table(counts)}
-<span><button id="in">+</button> <button id="out">-</button> <button id="fit">fit</button>
-drag to move, wheel to zoom</span>
+<span><button id="in">+</button> <button id="out">-</button> <button id="width">width</button>
+<button id="whole">whole</button> drag to move, wheel to zoom</span>
 </header>
 <div id="view">{svg[svg.index("<svg") :]}</div>
 <script>{_SCRIPT}</script>

@@ -23,7 +23,7 @@ def command(
     ],
     after: Annotated[
         Path | None,
-        typer.Argument(metavar="[AFTER]", help="Another .onnx file, to draw at its side."),
+        typer.Argument(metavar="AFTER", help="Another .onnx file, to draw at its side."),
     ] = None,
     dot: Annotated[
         Path | None,
