@@ -26,9 +26,13 @@ _LEAST_UNLINKED = 12
 _LONGEST = 4096
 _PHASES = 16
 
-# Of a node: who makes what it needs. Of a sequence: element, op in it and step in that of a node.
+# Nodes looked at before a search ends. Exports of many layers need about five for each of theirs,
+# those of TorchScript twenty.
+_EFFORT = 100_000
+_EFFORT_PER_NODE = 40
+
+# Of each node: which operand, who makes it, and which output of that it is.
 _Makers: TypeAlias = Mapping[ir.Node, Sequence[tuple[int, ir.Node, int]]]
-_Places: TypeAlias = Mapping[ir.Node, tuple[int, int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +50,10 @@ class _Found:
 
 
 def fold_repeats(nodes: Iterable[ir.Node]) -> list[Element]:
-    """The nodes of a scope, in order, with repeats folded from the shortest on, and within them."""
+    """The nodes of a scope, in order, with repeats folded from the shortest on, and within them.
+
+    Of graphs in which much looks alike but is wired at random, only what is found in time.
+    """
     sequence: list[Element] = [op_of(node) for node in nodes]
     makers = {
         node: [
@@ -57,30 +64,103 @@ def fold_repeats(nodes: Iterable[ir.Node]) -> list[Element]:
         for op in ops(sequence)
         for node in op.nodes
     }
-    while (folded := _fold_shortest(sequence, makers)) is not None:
-        sequence = folded
-    return sequence
+    search = _Search(sequence, makers, effort=_EFFORT + _EFFORT_PER_NODE * len(sequence))
+    while found := search.shortest():
+        search = _Search(_folded(search.sequence, found), makers, search.effort)
+    return search.sequence
 
 
-def _fold_shortest(sequence: list[Element], makers: _Makers) -> list[Element] | None:
-    known: dict[str, int] = {}
-    names = np.array([known.setdefault(_signature(e), len(known)) for e in sequence], np.int64)
-    places = {
-        node: (position, index, step)
-        for position, element in enumerate(sequence)
-        for index, op in enumerate(ops([element]))
-        for step, node in enumerate(op.nodes)
-    }
-    for period in range(1, min(len(sequence) // 2, _LONGEST) + 1):
-        found: list[_Found] = []
-        for start, stop in _runs(names[:-period] == names[period:]):
-            start = max(start, found[-1].stop) if found else start
-            steps = _best_phase(sequence, makers, places, start, stop + period, period)
-            if steps is not None:
-                found.append(steps)
-        if found:
-            return _folded(sequence, found)
-    return None
+class _Search:
+    """Looks for repeats in a sequence of elements until `effort`, in nodes looked at, is spent."""
+
+    def __init__(self, sequence: list[Element], makers: _Makers, effort: int) -> None:
+        self.sequence = sequence
+        self.effort = effort - len(sequence)
+        self._makers = makers
+        # Of each node: its element, the op in that, the step of that.
+        self._places = {
+            node: (position, index, step)
+            for position, element in enumerate(sequence)
+            for index, op in enumerate(ops([element]))
+            for step, node in enumerate(op.nodes)
+        }
+
+    def shortest(self) -> list[_Found]:
+        """All repeats of the shortest period that has one."""
+        known: dict[str, int] = {}
+        numbers = [known.setdefault(_signature(e), len(known)) for e in self.sequence]
+        names = np.array(numbers, np.int64)
+        for period in range(1, min(len(numbers) // 2, _LONGEST) + 1):
+            found: list[_Found] = []
+            for start, stop in _runs(names[:-period] == names[period:]):
+                start = max(start, found[-1].stop) if found else start
+                steps = self._best_phase(start, stop + period, period)
+                if steps is not None:
+                    found.append(steps)
+            if found or self.effort <= 0:
+                return found
+        return []
+
+    def _best_phase(self, start: int, stop: int, period: int) -> _Found | None:
+        """Most steps; of as many, those that hand least on to the next, which are whole ones."""
+
+        def promise(phase: int) -> tuple[int, int, int]:
+            carried = self._wiring(start + phase + period, period)[1]
+            return -((stop - start - phase) // period), len(set(carried)), phase
+
+        spare = stop - start - 2 * period
+        if spare < 0 or self.effort <= 0:
+            return None
+        best: _Found | None = None
+        # Most promising first: to look at all steps of all phases takes ten times as long.
+        for count, _, phase in sorted(map(promise, range(min(spare, period - 1, _PHASES) + 1))):
+            steps = self._alike(start + phase, period, -count)
+            if steps is not None and (best is None or steps.count > best.count):
+                best = steps
+            if self.effort <= 0 or (best is not None and best.count >= -count):
+                break
+        return best if best is not None and self._is_worth_a_box(best) else None
+
+    def _is_worth_a_box(self, found: _Found) -> bool:
+        size = sum(1 for _ in ops(self.sequence[found.start : found.start + found.period]))
+        hidden = size * (found.count - 1)
+        return hidden >= _LEAST_HIDDEN and (found.carried > 0 or size >= _LEAST_UNLINKED)
+
+    def _alike(self, start: int, period: int, count: int) -> _Found | None:
+        """The longest stretch of steps that are wired alike."""
+        wirings = [self._wiring(start + step * period, period) for step in range(count)]
+        first, best = 0, (0, 0)
+        for step in range(1, count + 1):
+            goes_on = step < count and wirings[step][0] == wirings[first][0]
+            if goes_on and step - first > 1:
+                goes_on = wirings[step][1] == wirings[first + 1][1]
+            if not goes_on:
+                best = max(best, (step - first, -first))
+                first = step
+        length, first = best[0], -best[1]
+        if length < 2:
+            return None
+        carried = len(set(wirings[first + 1][1]))
+        return _Found(start + first * period, period, length, carried)
+
+    def _wiring(self, start: int, period: int) -> tuple[list[Any], list[Any]]:
+        """What the step at `start` takes from itself, and what from the step before."""
+        inner: list[Any] = []
+        carried: list[Any] = []
+        for index, op in enumerate(ops(self.sequence[start : start + period])):
+            self.effort -= len(op.nodes)
+            for step, node in enumerate(op.nodes):
+                for operand, producer, output in self._makers[node]:
+                    place = self._places.get(producer)
+                    if place is None:
+                        continue
+                    offset = place[0] - start
+                    taken = (index, step, operand, offset, *place[1:], output)
+                    if 0 <= offset < period:
+                        inner.append(taken)
+                    elif -period <= offset < 0:
+                        carried.append(taken)
+        return inner, carried
 
 
 def _signature(element: Element) -> str:
@@ -93,87 +173,6 @@ def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Where True begins and ends."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]]).astype(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-
-
-def _best_phase(
-    sequence: Sequence[Element],
-    makers: _Makers,
-    places: _Places,
-    start: int,
-    stop: int,
-    period: int,
-) -> _Found | None:
-    """Most steps; of as many, those that hand least on to the next, which are whole ones."""
-
-    def promise(phase: int) -> tuple[int, int, int]:
-        second = start + phase + period
-        carried = _wiring(sequence, makers, places, second, period)[1]
-        return -((stop - start - phase) // period), len(set(carried)), phase
-
-    spare = stop - start - 2 * period
-    best: _Found | None = None
-    # Most promising first: to look at all steps of all phases takes ten times as long.
-    for count, _, phase in sorted(map(promise, range(min(spare, period - 1, _PHASES) + 1))):
-        steps = _alike(sequence, makers, places, start + phase, period, -count)
-        if steps is not None and (best is None or steps.count > best.count):
-            best = steps
-        if best is not None and best.count >= -count:
-            break
-    return best if best is not None and _is_worth_a_box(sequence, best) else None
-
-
-def _is_worth_a_box(sequence: Sequence[Element], found: _Found) -> bool:
-    size = sum(1 for _ in ops(sequence[found.start : found.start + found.period]))
-    hidden = size * (found.count - 1)
-    return hidden >= _LEAST_HIDDEN and (found.carried > 0 or size >= _LEAST_UNLINKED)
-
-
-def _alike(
-    sequence: Sequence[Element],
-    makers: _Makers,
-    places: _Places,
-    start: int,
-    period: int,
-    count: int,
-) -> _Found | None:
-    """The longest stretch of steps that are wired alike."""
-    wirings = [
-        _wiring(sequence, makers, places, start + step * period, period) for step in range(count)
-    ]
-    first, best = 0, (0, 0)
-    for step in range(1, count + 1):
-        goes_on = step < count and wirings[step][0] == wirings[first][0]
-        if goes_on and step - first > 1:
-            goes_on = wirings[step][1] == wirings[first + 1][1]
-        if not goes_on:
-            best = max(best, (step - first, -first))
-            first = step
-    length, first = best[0], -best[1]
-    if length < 2:
-        return None
-    carried = len(set(wirings[first + 1][1]))
-    return _Found(start + first * period, period, length, carried)
-
-
-def _wiring(
-    sequence: Sequence[Element], makers: _Makers, places: _Places, start: int, period: int
-) -> tuple[list[Any], list[Any]]:
-    """What the step at `start` takes from itself, and what from the step before."""
-    inner: list[Any] = []
-    carried: list[Any] = []
-    for index, op in enumerate(ops(sequence[start : start + period])):
-        for step, node in enumerate(op.nodes):
-            for operand, producer, output in makers[node]:
-                place = places.get(producer)
-                if place is None:
-                    continue
-                offset = place[0] - start
-                taken = (index, step, operand, offset, *place[1:], output)
-                if 0 <= offset < period:
-                    inner.append(taken)
-                elif -period <= offset < 0:
-                    carried.append(taken)
-    return inner, carried
 
 
 def _folded(sequence: Sequence[Element], found: Sequence[_Found]) -> list[Element]:
