@@ -12,8 +12,6 @@ from gdn_ir.visualizations.kinds import Kind, kind_of
 from gdn_ir.visualizations.labels import clean, detail, op_name, shape_text
 from gdn_ir.visualizations.scene import Box, Row
 
-# Inputs or outputs beyond this share a box.
-_MOST_PORTS = 16
 _MOST_COUNTED = 8
 _MOST_HINTS = 4
 
@@ -38,10 +36,10 @@ def group_box(name: str, group: Group) -> Box:
 
 
 def port_boxes(
-    names: Iterator[str], values: Sequence[ir.Value], what: str, kind: Kind
+    names: Iterator[str], values: Sequence[ir.Value], what: str, kind: Kind, most: int
 ) -> list[tuple[Box, list[ir.Value]]]:
-    """A box for each input or output; for many, one for all."""
-    shared = [list(values)] if len(values) > _MOST_PORTS else [[value] for value in values]
+    """A box for each input or output; for more than `most`, one for all."""
+    shared = [list(values)] if len(values) > most else [[value] for value in values]
     return [(_port_box(next(names), together, what, kind), together) for together in shared]
 
 

@@ -14,12 +14,14 @@ from gdn_ir.visualizations.elements import Element, Group, Op, Repeat, ops
 from gdn_ir.visualizations.grouping import Grouping, Level, levels
 from gdn_ir.visualizations.labels import detail, is_constant, op_name, shape_text
 from gdn_ir.visualizations.repeats import fold_repeats
-from gdn_ir.visualizations.scene import Box, Cluster, Item, Row, Scene, count_boxes
+from gdn_ir.visualizations.scene import Box, Cluster, Edge, Item, Row, Scene, count_boxes
 from gdn_ir.visualizations.stacks import stacks
 from gdn_ir.visualizations.wires import Wires
 from gdn_ir.wording import counted
 
 MOST_BOXES = 300
+# Inputs or outputs beyond this share a box.
+_MOST_PORTS = 16
 
 
 def build_scene(model: ir.Model, title: str, prefix: str, most: int = MOST_BOXES) -> Scene:
@@ -33,10 +35,11 @@ def build_scene(model: ir.Model, title: str, prefix: str, most: int = MOST_BOXES
     """
     folded: dict[ir.Graph, list[Element]] = {}
     for level in levels(most):
-        scene = _Builder(prefix, level, folded).scene(model.graph, title)
-        if count_boxes(scene.cluster) <= most:
+        builder = _Builder(prefix, level, folded)
+        cluster = builder.cluster(model.graph, title, most_ports=min(_MOST_PORTS, most // 4))
+        if count_boxes(cluster) <= most:
             break
-    return scene
+    return Scene(cluster, builder.edges())
 
 
 class _Builder:
@@ -47,21 +50,24 @@ class _Builder:
         self._folded = folded
         self._wires = Wires()
 
-    def scene(self, graph: ir.Graph, title: str) -> Scene:
+    def edges(self) -> list[Edge]:
+        return self._wires.edges()
+
+    def cluster(self, graph: ir.Graph, title: str, most_ports: int) -> Cluster:
         values = [value for value in graph.inputs if not is_constant(value)]
-        inputs = port_boxes(self._names, values, "input", kinds.COPY_IN)
+        inputs = port_boxes(self._names, values, "input", kinds.COPY_IN, most_ports)
         for box, held in inputs:
             for value in held:
                 self._wires.makes(box.name, value)
         inner = self._scope(graph, self._level.main)
-        outputs = port_boxes(self._names, graph.outputs, "output", kinds.COPY_OUT)
+        outputs = port_boxes(self._names, graph.outputs, "output", kinds.COPY_OUT, most_ports)
         for box, held in outputs:
             for value in held:
                 self._wires.reads(box.name, value)
         children: list[Item] = [box for box, _ in inputs]
         children += inner
         children += [box for box, _ in outputs]
-        return Scene(Cluster(next(self._names), title, children), self._wires.edges())
+        return Cluster(next(self._names), title, children)
 
     def _scope(self, graph: ir.Graph, grouping: Grouping) -> list[Item]:
         if graph not in self._folded:

@@ -148,6 +148,12 @@ def test_no_picture_has_more_boxes_than_allowed(name):
         assert count_boxes(build_scene(model, "m", "a", most).cluster) <= most
 
 
+def test_many_inputs_share_a_box():
+    model = build(lambda w, *xs: w.op("Sum", *xs), {f"x{i}": (2,) for i in range(40)})
+    first, *_ = boxes(build_scene(model, "m", "a").cluster)
+    assert first.rows[0].text == "40 inputs"
+
+
 def test_what_is_too_much_is_grouped_by_the_scopes_of_the_source():
     choose = random.Random(0)
 
