@@ -267,6 +267,22 @@ def test_the_systems_dot(tmp_path):
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_named_program_is_used_and_no_other(tmp_path):
+    picture = gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot=engines._pure())
+    assert picture.engine == "--dot"
+    with pytest.raises(NoPicture, match=r"--dot .* failed: no output"):
+        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot=shutil.which("true"))
+
+
+def test_an_engine_that_takes_too_long(tmp_path, monkeypatch):
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(engines, "_TIMEOUT_SECONDS", 0.5)
+    with pytest.raises(NoPicture, match=r"took more than 0\.5 s; wrote x\.dot"):
+        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot=slow)
+
+
 def test_a_named_program_must_be_there(tmp_path):
     with pytest.raises(NoPicture, match="there is no program /no/dot"):
         gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot="/no/dot")
