@@ -149,9 +149,9 @@ def shape_text(shapes: Iterable[ir.Shape | None]) -> str:
 def _dim(dim: int | ir.SymbolicDim) -> int | str:
     if isinstance(dim, int):
         return dim
-    # Exporters make up names that are longer than what they name.
+    # Exporters make up names that are longer than what they name, shape inference unk__1.
     name = clean(str(dim.value or "?"))
-    return name if len(name) <= _LONGEST_DIM else "?"
+    return "?" if len(name) > _LONGEST_DIM or name.startswith("unk__") else name
 
 
 def _range_text(dims: Sequence[int | str]) -> str:

@@ -15,6 +15,7 @@ from gdn_ir.visualizations.labels import clean, detail, is_constant, op_name, sh
         ([[1, 1, 64], [1, 63, 64], [1, 7, 64]], "1x1..63x64"),
         ([["S", 4], ["S", 4]], "Sx4"),
         ([["a_name_that_an_exporter_made", 4]], "?x4"),
+        ([["unk__7", 4]], "?x4"),
         ([[None, None]], ""),
         ([[]], "scalar"),
         ([[1], [1, 2]], ""),
