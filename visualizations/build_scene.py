@@ -7,7 +7,7 @@ from itertools import count
 
 import onnx_ir as ir
 
-from gdn_ir.graph_view import VIEW_OPS, bodies, operands
+from gdn_ir.graph_view import VIEW_OPS, bodies, is_onnx, operands
 from gdn_ir.visualizations import kinds
 from gdn_ir.visualizations.boxes import chain_box, group_box, port_boxes
 from gdn_ir.visualizations.elements import Element, Group, Op, Repeat, ops
@@ -148,7 +148,8 @@ def _repeat_title(repeat: Repeat) -> str:
 
 def _is_badge(node: ir.Node) -> bool:
     """Whether a node is told by a badge where it is read: a constant, or a view of one."""
-    return node.op_type in VIEW_OPS | {"Constant"} and all(map(is_constant, node.outputs))
+    is_one = is_onnx(node) and node.op_type in VIEW_OPS | {"Constant"}
+    return is_one and all(map(is_constant, node.outputs))
 
 
 def _readers(order: dict[Op, int], outputs: Sequence[ir.Value]) -> dict[Op, set[object]]:

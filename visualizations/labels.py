@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
-from gdn_ir.graph_view import VIEW_OPS
+from gdn_ir.graph_view import VIEW_OPS, is_onnx
 
 # Attributes that tell what an op does to its operand; others are for a file viewer.
 _TOLD = ("axis", "perm", "axes", "equation", "num_scan_inputs")
@@ -35,7 +35,7 @@ def is_constant(value: ir.Value) -> bool:
 def _looked_through(value: ir.Value) -> ir.Value:
     """What a value is a view of, if all else that the views take is constant too."""
     start = value
-    while (producer := value.producer()) is not None and producer.op_type in VIEW_OPS:
+    while (producer := value.producer()) is not None and _is_view(producer):
         operands = [operand for operand in producer.inputs if operand is not None]
         if not operands or not all(_is_plain(operand) for operand in operands[1:]):
             return start
@@ -43,11 +43,15 @@ def _looked_through(value: ir.Value) -> ir.Value:
     return value if _is_plain(value) else start
 
 
+def _is_view(node: ir.Node) -> bool:
+    return is_onnx(node) and node.op_type in VIEW_OPS
+
+
 def _is_plain(value: ir.Value) -> bool:
     producer = value.producer()
     if producer is None:
         return value.is_initializer() and not value.is_graph_input()
-    return producer.op_type == "Constant"
+    return is_onnx(producer, "Constant")
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
