@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.evaluate import CannotEvaluate, evaluate
 from gdn_ir.facts import Fact
 from gdn_ir.graph_view import scopes
 from gdn_ir.modular.points import LOG2_BOUND, random_seed
@@ -40,7 +42,9 @@ def symbols(model: ir.Model) -> list[str]:
 def _symbol(size: ir.SymbolicDim, axis: int) -> str:
     if size.value is None:
         return f"?{axis}"
-    return _INFERRED if size.value.startswith(_INFERRED) else size.value
+    if size.value.startswith(_INFERRED) or not size.value.isidentifier():
+        return _INFERRED  # a formula, such as (S + 63) // 64
+    return size.value
 
 
 def choices(names: Iterable[str]) -> Iterator[Sizes]:
@@ -51,6 +55,29 @@ def choices(names: Iterable[str]) -> Iterator[Sizes]:
     for name in small:
         for length in COUNTS if name == _INFERRED else LENGTHS:
             yield {**small, name: length}
+
+
+def _fitting(model: ir.Model, tried: list[Sizes], names: Sequence[str]) -> list[Sizes]:
+    """Those sizes that the model can have, or one size for all: exports name one length twice."""
+    alike = [dict.fromkeys(names, length) for length in sorted({*LENGTHS, *COUNTS})]
+    for sizes in (tried, alike):
+        fitting = [chosen for chosen in sizes if _fits(bind(model, chosen))]
+        if fitting:
+            return fitting
+    return tried  # no size fits, or an op has no value in float64: the proof says what is wrong
+
+
+def _fits(model: ir.Model) -> bool:
+    feeds = {}
+    for value in model.graph.inputs:
+        if value.shape is None or not value.shape.is_static() or value.dtype is None:
+            return False
+        feeds[value.name or ""] = np.zeros(value.shape.numpy(), value.dtype.numpy())
+    try:
+        evaluate(model, feeds)
+    except CannotEvaluate:
+        return False
+    return True
 
 
 def bind(model: ir.Model, sizes: Sizes) -> ir.Model:
@@ -83,7 +110,7 @@ def prove_at_shapes(
     assumes = tuple(assumes)
     seed = random_seed() if seed is None else seed
     proved: list[Verdict] = []
-    tried = list(choices(names))
+    tried = _fitting(before, list(choices(names)), names)
     # The chances add up.
     bound = LOG2_BOUND - math.log2(len(tried))
     for sizes in tried:
