@@ -58,13 +58,14 @@ def choices(names: Iterable[str]) -> Iterator[Sizes]:
 
 
 def _fitting(model: ir.Model, tried: list[Sizes], names: Sequence[str]) -> list[Sizes]:
-    """Those sizes that the model can have, or one size for all: exports name one length twice."""
-    alike = [dict.fromkeys(names, length) for length in sorted({*LENGTHS, *COUNTS})]
-    for sizes in (tried, alike):
-        fitting = [chosen for chosen in sizes if _fits(bind(model, chosen))]
-        if fitting:
-            return fitting
-    return tried  # no size fits, or an op has no value in float64: the proof says what is wrong
+    """Those sizes that the model can have; if not all, one for all too: two may name one length."""
+    fitting = [sizes for sizes in tried if _fits(bind(model, sizes))]
+    if len(fitting) < len(tried):
+        lengths = COUNTS if set(names) == {_INFERRED} else LENGTHS
+        alike: list[Sizes] = [dict.fromkeys(names, length) for length in lengths]
+        fitting += [sizes for sizes in alike if _fits(bind(model, sizes))]
+    # If no size fits, or an op has no value in float64, the proof says what is wrong.
+    return fitting or tried
 
 
 def _fits(model: ir.Model) -> bool:
