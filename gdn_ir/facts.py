@@ -20,6 +20,7 @@ from gdn_ir.modular.points import (
     unknowns,
     value_at,
 )
+from gdn_ir.open_shapes import has_square_matrices, trial_shape
 from gdn_ir.region import OpenRegion, Region, is_constant
 from gdn_ir.wording import did_you_mean
 
@@ -127,9 +128,11 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
     name = value.name or ""
     if "strictly-lower" in value.meta.get(_STATED, ()):
         return Fact(name, "strictly-lower", BY_USER)
+    if not has_square_matrices(value):
+        return None
     boundary = {value}
     for _ in range(_MOST_LEVELS):
-        wider = _widen(boundary)
+        wider = _widen(model, boundary)
         if wider == boundary:
             return None
         boundary = wider
@@ -139,7 +142,7 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
     return None
 
 
-def _widen(boundary: set[ir.Value]) -> set[ir.Value]:
+def _widen(model: ir.Model, boundary: set[ir.Value]) -> set[ir.Value]:
     """One level up, where the producer is an op that evaluation gives its meaning."""
     wider: set[ir.Value] = set()
     for value in boundary:
@@ -149,8 +152,26 @@ def _widen(boundary: set[ir.Value]) -> set[ir.Value]:
             continue
         needed = {v for v in node.inputs if v is not None and not is_constant(v)}
         # What says where to go (indices, axes, shapes, conditions) must be constant.
-        wider |= needed if all(map(_is_floating, needed)) else {value}
+        known_where = all(map(_is_floating, needed))
+        wider |= needed if known_where and _agree(model, needed, value) else {value}
     return wider
+
+
+def _agree(model: ir.Model, needed: set[ir.Value], value: ir.Value) -> bool:
+    """Whether open dimensions of the operands can be what they are tried at.
+
+    A Reshape into chunks needs whole chunks, which 2 tokens are not.
+    """
+    if all(v.shape is not None and v.shape.is_static() for v in needed):
+        return True
+    inputs = sorted(needed, key=lambda v: v.name or "")
+    try:
+        piece = Region.between(inputs, [value]).to_model(model)
+        point = random_point(random_seed())
+        result = value_at(piece, point, unknowns(piece.graph.inputs, point))
+    except (OpenRegion, CannotDecide, ValueError):
+        return False
+    return result.shape == trial_shape(value)
 
 
 def _is_strictly_lower(model: ir.Model, value: ir.Value, boundary: set[ir.Value]) -> bool:
@@ -163,7 +184,7 @@ def _is_strictly_lower(model: ir.Model, value: ir.Value, boundary: set[ir.Value]
         for trial in range(MOST_TRIALS):
             point = random_point(seed, trial)
             result = value_at(piece, point, unknowns(piece.graph.inputs, point))
-            if len(result.shape) < 2 or result.shape[-1] != result.shape[-2]:
+            if result.shape != trial_shape(value):
                 return False
             if np.triu(result.residue).any() or np.triu(result.is_minus_inf).any():
                 return False
@@ -176,7 +197,7 @@ def _is_strictly_lower(model: ir.Model, value: ir.Value, boundary: set[ir.Value]
 
 
 def _can_be_unknown(value: ir.Value) -> bool:
-    return _is_floating(value) and static_shape(value) is not None
+    return _is_floating(value) and value.shape is not None
 
 
 def _is_floating(value: ir.Value) -> bool:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import Fact
+from gdn_ir.open_shapes import trial_shape
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ def random_samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
     rng = np.random.default_rng(0)
     feeds = {}
     for value in inputs:
-        shape = [size if isinstance(size, int) else 2 for size in value.shape or ()]
-        feeds[value.name or ""] = rng.standard_normal(shape)
+        feeds[value.name or ""] = rng.standard_normal(trial_shape(value) or ())
     yield Sample("random", feeds)
 
 

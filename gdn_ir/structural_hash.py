@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 import onnx_ir as ir
@@ -83,7 +84,9 @@ def graph_digest(
     """
     known = dict(outer or {})
     for index, value in enumerate(graph.inputs):
-        known[value] = combine("input", str(depth), str(index), str(value.type), str(value.shape))
+        # Names that inference gave to what it cannot follow are numbered through the model.
+        shape = re.sub(r"unk__\d+", "unk__", str(value.shape))
+        known[value] = combine("input", str(depth), str(index), str(value.type), shape)
     for value in graph.initializers.values():
         known.setdefault(value, constant_digest(value))
     for node in graph:

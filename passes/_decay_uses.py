@@ -11,11 +11,11 @@ import onnx_ir as ir
 from gdn_ir.constants import compute
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
-from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import is_onnx
 from gdn_ir.matching import Constant, Op, Var, array_of
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.points import random_point, random_seed, unknowns, value_at
+from gdn_ir.open_shapes import trial_shape
 from gdn_ir.region import OpenRegion, Region, is_constant
 
 _ZERO = Constant("zero", lambda array: bool((array == 0).all()), "zero")
@@ -89,7 +89,7 @@ def _step(model: ir.Model, use: DecayUse, node: ir.Node) -> DecayUse | None:
         return dataclasses.replace(use, tail=result, path=path)
     if node.op_type == "Mul" and use.factor is None and node.inputs[0] is not node.inputs[1]:
         factor = node.inputs[1] if node.inputs[0] is value else node.inputs[0]
-        if factor is not None and static_shape(factor) is not None and not is_constant(factor):
+        if factor is not None and factor.shape is not None and not is_constant(factor):
             return dataclasses.replace(use, tail=result, path=path, factor=factor)
     return None
 
@@ -100,7 +100,7 @@ def _keeps_matrices(model: ir.Model, pick: ir.Node) -> bool:
     It may take whole matrices, or a leading block of each.
     """
     value = pick.inputs[0]
-    shape = None if value is None else static_shape(value)
+    shape = None if value is None else trial_shape(value)
     if shape is None or len(shape) < 2:
         return False
     matrix = np.arange(shape[-2] * shape[-1]).reshape(shape[-2:])

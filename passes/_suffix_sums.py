@@ -9,7 +9,6 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import is_onnx, only_consumer
 from gdn_ir.matching import array_of
 from gdn_ir.modular.algebra import CannotDecide
@@ -44,7 +43,7 @@ class SuffixSum:
 def suffix_sums(model: ir.Model, cumsum: ir.Node) -> list[SuffixSum]:
     """The suffix differences of one CumSum, each confirmed by evaluation."""
     g = cumsum.inputs[0]
-    if g is None or static_shape(g) is None or array_of(cumsum.inputs[1]) is None:
+    if g is None or g.shape is None or array_of(cumsum.inputs[1]) is None:
         return []
     if flag(cumsum, "reverse") or flag(cumsum, "exclusive"):
         return []

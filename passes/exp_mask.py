@@ -11,11 +11,12 @@ import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
-from gdn_ir.facts import finite, static_shape
+from gdn_ir.facts import finite
 from gdn_ir.graph_view import VIEW_OPS, is_onnx, scopes
 from gdn_ir.matching import Constant, Op, OpIndex
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.points import random_point, random_seed, unknowns, value_at
+from gdn_ir.open_shapes import has_square_matrices, shape_text, trial_shape
 from gdn_ir.pass_base import Pass
 from gdn_ir.passes._decay_uses import DecayUse, decay_uses
 from gdn_ir.passes._suffix_sums import suffix_sums
@@ -64,14 +65,14 @@ class ExpMask(Pass):
 
     def _rewrite_decay(self, model: ir.Model, exp: ir.Node) -> Iterator[Rewrite | Declined]:
         E = exp.outputs[0]
-        shape, cumsum = static_shape(E), _cumsum_above(E)
-        if shape is None or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+        shape, cumsum = trial_shape(E), _cumsum_above(E)
+        if shape is None or not has_square_matrices(E) or shape[-1] < 2:
             return
         if cumsum is None or _is_masked_before(exp, self.decay):
             return
         g, where = cumsum.inputs[0], E.name or ""
         assert g is not None, "CumSum has an input"
-        if static_shape(g) != shape[:-1]:
+        if trial_shape(g) != shape[:-1]:
             return  # square by chance: [B, H, N] with H = N, say
         if reason := _why_no_decay(model, g, E, shape):
             yield Declined(str(self), where, reason)
@@ -93,7 +94,7 @@ class ExpMask(Pass):
         yield Rewrite(
             pass_text=str(self),
             where=where,
-            found=f"causal decay {list(shape)}, {counted(len(uses), 'use')}, "
+            found=f"causal decay {shape_text(E)}, {counted(len(uses), 'use')}, "
             f"{counted(len(masks), 'mask')} after the exp",
             before=before,
             after=after,
@@ -207,8 +208,8 @@ def _decay_samples(inputs: Sequence[ir.Value]) -> Iterator[Sample]:
     """Log-decays from none to -167 a token, with factors of unit size."""
     rng = np.random.default_rng(0)
     g, *factors = inputs
-    shape = static_shape(g) or ()
-    products = {v.name or "": rng.uniform(-1, 1, static_shape(v) or ()) for v in factors}
+    shape = trial_shape(g) or ()
+    products = {v.name or "": rng.uniform(-1, 1, trial_shape(v) or ()) for v in factors}
     for name, decay in (
         ("no decay", np.zeros(shape)),
         ("log-decay around -.1", -0.1 * np.log1p(np.exp(rng.standard_normal(shape)))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,11 +11,12 @@ import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
 from gdn_ir.evaluate import Array
-from gdn_ir.facts import open_shape, static_shape, strictly_lower
-from gdn_ir.graph_view import SCATTER_OPS, VIEW_OPS, only_consumer, scopes
+from gdn_ir.facts import open_shape, strictly_lower
+from gdn_ir.graph_view import SCATTER_OPS, VIEW_OPS, captures, only_consumer, scopes
 from gdn_ir.matching import Constant, Op, OpIndex, Var, is_identity
 from gdn_ir.modular.algebra import CannotDecide
 from gdn_ir.modular.points import random_point, random_seed, unknowns, value_at
+from gdn_ir.open_shapes import has_square_matrices, shape_text, trial_shape
 from gdn_ir.pass_base import Pass
 from gdn_ir.passes import _inverse_methods as methods
 from gdn_ir.passes._worst_inverses import worst_inverses
@@ -36,9 +37,9 @@ class ParallelInverse(Pass):
     """The serial row loop T[i] = e_i + A[i, :i] T[:i] becomes MatMuls.
 
     Identity: for A [..., n, n] strictly lower triangular, n from 2 to 256, the loop computes
-    (I - A)^-1, and so does every method below. Whether a chain of scatters is that loop is decided
-    by evaluating it in exact arithmetic; that A is strictly lower must follow from the graph, or
-    be stated with `--assume A:strictly-lower`.
+    (I - A)^-1, and so does every method below. Whether a chain of scatters, or a Loop, is that loop
+    is decided by evaluating it in exact arithmetic; that A is strictly lower must follow from the
+    graph, or be stated with `--assume A:strictly-lower`. Axes before the last two may be open.
 
     method=block (default): masked doubling inside diagonal leaves of at most `leaf`, then batched
       merges [[T11, 0], [T22 A21 T11, T22]]. 2 log2 n - 2 dependent MatMuls, .36 Mflop at n = 64,
@@ -68,25 +69,28 @@ class ParallelInverse(Pass):
             raise ValueError("option 'tol' is positive and goes with method=neumann")
 
     def rewrites(self, model: ir.Model) -> Iterator[Rewrite | Declined]:
-        """Every chain of scatters that starts at a square value and inverts it."""
+        """Every chain of scatters, and every Loop, that takes a square value and inverts it."""
         forms: dict[str, _Form | None] = {}
         for graph in scopes(model):
-            for chain in _scatter_chains(graph):
-                event = self._rewrite(model, chain, forms)
-                if event is not None:
-                    yield event
+            for steps in (*_scatter_chains(graph), *_row_loops(graph)):
+                # A rewrite for another of its outputs may have taken the Loop away.
+                if steps.tail.graph is graph:
+                    event = self._rewrite(model, steps, forms)
+                    if event is not None:
+                        yield event
 
     def _rewrite(
-        self, model: ir.Model, chain: _Chain, forms: dict[str, _Form | None]
+        self, model: ir.Model, steps: _RowSteps, forms: dict[str, _Form | None]
     ) -> Rewrite | Declined | None:
-        A, tail = chain.A, chain.tail
-        shape, tail_shape = static_shape(A), static_shape(tail)
-        where = tail.name or ""
-        if is_constant(A) or (len(chain.scatters) < 2 and not chain.with_identity):
-            return None  # a lone scatter is the whole loop only at n = 2
-        if shape is None or tail_shape is None:
-            return Declined(str(self), where, f"scatters into '{A.name}': {open_shape([A, tail])}")
-        if shape != tail_shape or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+        A, tail = steps.A, steps.tail
+        shape, where = trial_shape(A), tail.name or ""
+        if is_constant(A):
+            return None
+        if A.shape is None or shape is None or not isinstance(A.shape[-1], int):
+            start = "a Loop from" if steps.kind == "Loop" else "scatters into"
+            reason = f"{start} '{A.name}': {open_shape([A])}"
+            return Declined(str(self), where, reason)
+        if not has_square_matrices(A) or shape[-1] < 2:
             return None
         n = shape[-1]
         if n > _LARGEST:
@@ -94,6 +98,8 @@ class ParallelInverse(Pass):
         try:
             region = Region.between([A], [tail])
         except OpenRegion as error:
+            if steps.kind == "Loop":
+                return None  # of something else, such as a state
             return Declined(str(self), where, f"the scatters do not form an inverse: {error}")
         piece = region.to_model(model)
         digest = model_digest(piece)  # layers are alike
@@ -101,7 +107,8 @@ class ParallelInverse(Pass):
             forms[digest] = _recognise(piece, A.name or "", n)
         form = forms[digest]
         if form is None:
-            return Declined(str(self), where, "the scatters do not compute (I - A)^-1")
+            who = "the Loop does" if steps.kind == "Loop" else "the scatters do"
+            return Declined(str(self), where, f"{who} not compute (I - A)^-1")
         fact = strictly_lower(model, A)
         if fact is None:
             return Declined(
@@ -111,13 +118,13 @@ class ParallelInverse(Pass):
                 f"--assume {A.name}:strictly-lower",
             )
         before, after = replace(
-            model, region, lambda emit: [self._emit(emit, A, shape, form)], tag=str(self)
+            model, region, lambda emit: [self._emit(emit, A, form)], tag=str(self)
         )
         unsafe = f"method={self.method} loses all digits on correlated keys"
         return Rewrite(
             pass_text=str(self),
             where=where,
-            found=f"row-by-row inverse of {list(shape)}, {counted(n - 1, 'serial step')}",
+            found=f"row-by-row inverse of {shape_text(A)}, {counted(n - 1, 'serial step')}",
             before=before,
             after=after,
             assumes=(fact,),
@@ -125,10 +132,11 @@ class ParallelInverse(Pass):
             warning=unsafe if self.method in _UNSAFE else "",
         )
 
-    def _emit(self, emit: Emitter, A: ir.Value, shape: tuple[int, ...], form: _Form) -> ir.Value:
-        assert A.dtype is not None
-        dtype, n = A.dtype.numpy(), shape[-1]
-        batched = A if len(shape) == 3 else emit.op("Reshape", A, np.array([-1, n, n]))
+    def _emit(self, emit: Emitter, A: ir.Value, form: _Form) -> ir.Value:
+        assert A.dtype is not None and A.shape is not None
+        *_, n = trial_shape(A) or ()
+        dtype, rank = A.dtype.numpy(), len(A.shape)
+        batched = A if rank == 3 else emit.op("Reshape", A, np.array([-1, n, n]))
         if form.negated:
             batched = emit.op("Neg", batched)
         match self.method:
@@ -144,21 +152,16 @@ class ParallelInverse(Pass):
                 T = methods.neumann(emit, batched, n, dtype)
         if not form.with_identity:
             T = emit.op("Sub", T, np.eye(n, dtype=dtype))
-        return T if len(shape) == 3 else emit.op("Reshape", T, np.array(shape))
+        return T if rank == 3 else emit.op("Reshape", T, _shape_of(emit, A))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Chain:
-    """Scatters that write into one value in turn, and the value they end in."""
+class _RowSteps:
+    """Scatters that write into one value in turn, or a Loop, and the value they end in."""
 
     A: ir.Value
     tail: ir.Value
-    scatters: Sequence[ir.Node]
-
-    @property
-    def with_identity(self) -> bool:
-        """Whether the tail is the sum with an identity."""
-        return self.tail is not self.scatters[0].outputs[0]
+    kind: Literal["scatters", "Loop"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +172,7 @@ class _Form:
     with_identity: bool
 
 
-def _scatter_chains(graph: ir.Graph) -> Iterator[_Chain]:
+def _scatter_chains(graph: ir.Graph) -> Iterator[_RowSteps]:
     """Each maximal chain of scatters, through views of the data they write into."""
     inner: set[ir.Node] = set()
     for last in reversed(list(OpIndex(graph).of(*SCATTER_OPS))):
@@ -181,8 +184,25 @@ def _scatter_chains(graph: ir.Graph) -> Iterator[_Chain]:
             scatters.append(above)
             data = above.inputs[0]
         inner.update(scatters)
-        if data is not None and last.graph is not None:
-            yield _Chain(data, _with_identity(last.outputs[0]), scatters)
+        tail = _with_identity(last.outputs[0])
+        # A lone scatter is the whole loop only at n = 2, and then the identity follows.
+        if data is not None and (len(scatters) > 1 or tail is not last.outputs[0]):
+            yield _RowSteps(data, tail, "scatters")
+
+
+def _row_loops(graph: ir.Graph) -> Iterator[_RowSteps]:
+    """Each square result of a Loop with each square value it starts from or captures."""
+    for loop in OpIndex(graph).of("Loop"):
+        starts = loop.inputs[2:]
+        for start, result in zip(starts, loop.outputs[: len(starts)], strict=True):
+            sources = dict.fromkeys([start, *captures(loop)])
+            for A in sources:
+                if (
+                    A is not None
+                    and has_square_matrices(A)
+                    and (A is start or has_square_matrices(result))
+                ):
+                    yield _RowSteps(A, _with_identity(result), "Loop")
 
 
 def _scatter_above(value: ir.Value | None) -> ir.Node | None:
@@ -222,6 +242,13 @@ def _recognise(piece: ir.Model, name: str, n: int) -> _Form | None:
         if (point.field.matmul(matrix, inverse) == eye).all():
             return form
     return None
+
+
+def _shape_of(emit: Emitter, value: ir.Value) -> ir.Value | Array:
+    """The shape as a constant, where at most one dimension is open."""
+    assert value.shape is not None
+    sizes = [size if isinstance(size, int) else -1 for size in value.shape]
+    return np.array(sizes) if sizes.count(-1) < 2 else emit.op("Shape", value)
 
 
 def _samples(name: str, shape: tuple[int, ...], form: _Form) -> Iterator[Sample]:

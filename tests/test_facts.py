@@ -99,9 +99,7 @@ def test_a_finite_mask_is_no_mask_for_all_inputs():
     assert fact_of("a = Add (x, thousand) y = Exp (a)") is None
 
 
-@pytest.mark.parametrize(
-    "inputs", ["float[n,n] x", "float[3,2] x", "float[2] x", "int64[2,2] x", "float[2,2,n] x"]
-)
+@pytest.mark.parametrize("inputs", ["float[3,2] x", "float[2] x", "int64[2,2] x", "float[2,2,n] x"])
 def test_not_established_of_other_shapes_and_types(inputs):
     assert fact_of("a = Neg (x) y = Sub (a, a)", inputs=inputs) is None
 

@@ -189,13 +189,19 @@ def test_nothing_rewritten_is_nothing_unchecked(baseline):
 
 
 def test_what_cannot_be_run_whole_is_said(baseline, monkeypatch):
-    dynamic = model_of("g (float[n] x) => (float[n] y) { y = Neg (x) }")
-    (warning,) = optimize(dynamic)[1].warnings
-    assert warning.startswith("the whole model was not run: input 'x' has shape [n]")
+    strings = model_of("g (string[2] x) => (string[2] y) { y = Identity (x) }")
+    (warning,) = optimize(strings)[1].warnings
+    assert warning.startswith("the whole model was not run: input 'x' has type STRING")
     monkeypatch.setattr(optimizer, "is_small_enough", lambda model: False)
     _, report = optimize(baseline, passes="dce")
     assert report.warnings == ["the whole model was not run: more than 1 GiB of weights"]
     assert report.whole_model == []
+
+
+def test_open_dimensions_are_run_at_two_lengths():
+    dynamic = model_of("g (float[n] x) => (float[n] y) { a = Neg (x) b = Neg (x) y = Add (a, b) }")
+    _, report = optimize(dynamic)
+    assert [error.output for error in report.whole_model] == ["y", "y"]
 
 
 @pytest.fixture(scope="module")

@@ -142,7 +142,10 @@ def print_proofs(report: Report) -> None:
 def print_left_alone(loops: Mapping[str, int]) -> None:
     """How many loops of each kind stay."""
     if loops:
-        print_line("left alone: " + ", ".join(counted(n, kind) for kind, n in loops.items()))
+        kinds = ", ".join(counted(n, kind) for kind, n in loops.items())
+        print_line(
+            f"left alone: {kinds}, whose steps need one another (static-unroll writes them out)"
+        )
 
 
 def _repeated(number: int) -> str:

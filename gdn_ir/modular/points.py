@@ -14,6 +14,7 @@ from gdn_ir.modular.element import Element, Operand
 from gdn_ir.modular.interpreter import Interpreter
 from gdn_ir.modular.one_node import OneNode
 from gdn_ir.modular.prime_field import SAFE_PRIMES, PrimeField
+from gdn_ir.open_shapes import trial_shape
 
 # A statement that is wrong passes as true with a chance below 2^-40.
 LOG2_BOUND = -40.0
@@ -39,22 +40,22 @@ def unknowns(
     Those are below what they index where they index something, else below 100; of booleans, both.
 
     Args:
-        inputs: with static shapes.
+        inputs: of known rank; open dimensions are 2.
         point: draws them.
         strictly_lower: names of those that are zero on and above the diagonal.
 
     Raises:
-        ValueError: a shape is not static, or a type unknown.
+        ValueError: a rank or a type is unknown.
     """
     feeds: dict[str, Operand] = {}
     rng = np.random.default_rng(point.seed)
     for value in inputs:
         name = value.name or ""
-        if value.shape is None or not value.shape.is_static() or value.dtype is None:
+        shape = trial_shape(value)
+        if shape is None or value.dtype is None:
             raise ValueError(f"input '{name}' has shape {value.shape} and type {value.dtype}")
         if name in feeds:
             continue
-        shape = value.shape.numpy()
         if value.dtype.is_floating_point():
             zero = np.zeros(shape, bool)
             if name in strictly_lower:

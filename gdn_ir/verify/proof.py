@@ -72,7 +72,11 @@ class Verdict:
 
 
 def prove(
-    before: ir.Model, after: ir.Model, assumes: Iterable[Fact] = (), seed: int | None = None
+    before: ir.Model,
+    after: ir.Model,
+    assumes: Iterable[Fact] = (),
+    seed: int | None = None,
+    log2_bound: float = LOG2_BOUND,
 ) -> Verdict:
     """Compares two models of one interface at random points of a prime field.
 
@@ -83,8 +87,13 @@ def prove(
             and above the diagonal.
         seed: of the points; drawn afresh if None, together with the prime. Trip counts of Loops
             are no part of it: those are small numbers around the usual factors of unrolling.
+        log2_bound: log2 of the chance of error that is small enough.
     """
     before, after = _typed(before), _typed(after)
+    for value in (*before.graph.inputs, *after.graph.inputs):
+        if static_shape(value) is None:
+            reason = f"input '{value.name}' has shape {value.shape}"
+            return Verdict("UNSUPPORTED", reason, ())
     if seed is None:
         seed = random_seed()
     lower = {fact.value for fact in assumes if fact.property == "strictly-lower"}
@@ -93,7 +102,7 @@ def prove(
     counts = trip_counts(before)
     least = len(_TRIPS) if counts else _LEAST_TRIALS
     total, trial = 0.0, 0
-    while trial < least or total > LOG2_BOUND:
+    while trial < least or total > log2_bound:
         if trial == MOST_TRIALS:
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
             return Verdict("UNDECIDED", reason, shapes, total, trial, seed)

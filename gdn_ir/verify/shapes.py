@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
+from gdn_ir.evaluate import CannotEvaluate, evaluate
 from gdn_ir.facts import Fact
 from gdn_ir.graph_view import scopes
-from gdn_ir.modular.points import random_seed
+from gdn_ir.modular.points import LOG2_BOUND, random_seed
 from gdn_ir.verify.proof import Verdict, prove
 
 # Around the chunk of 64 that all published models use: one token, ragged, full, one over, several.
 LENGTHS = (1, 63, 64, 65, 128)
+# Of chunks, most often.
+COUNTS = (1, 2, 3)
+# onnx's inference names anew what it cannot follow, though it is one length most often.
+_INFERRED = "unk__"
 
 Sizes = Mapping[str, int]
 
@@ -34,17 +40,45 @@ def symbols(model: ir.Model) -> list[str]:
 
 
 def _symbol(size: ir.SymbolicDim, axis: int) -> str:
-    return size.value if size.value is not None else f"?{axis}"
+    if size.value is None:
+        return f"?{axis}"
+    if size.value.startswith(_INFERRED) or not size.value.isidentifier():
+        return _INFERRED  # a formula, such as (S + 63) // 64
+    return size.value
 
 
 def choices(names: Iterable[str]) -> Iterator[Sizes]:
-    """Sizes for dimensions: each takes all `LENGTHS` in turn while the others are small."""
+    """Sizes for dimensions: each takes several in turn while the others are small."""
     small = {name: 2 + index for index, name in enumerate(names)}
     if not small:
         yield {}
     for name in small:
-        for length in LENGTHS:
+        for length in COUNTS if name == _INFERRED else LENGTHS:
             yield {**small, name: length}
+
+
+def _fitting(model: ir.Model, tried: list[Sizes], names: Sequence[str]) -> list[Sizes]:
+    """Those sizes that the model can have; if not all, one for all too: two may name one length."""
+    fitting = [sizes for sizes in tried if _fits(bind(model, sizes))]
+    if len(fitting) < len(tried):
+        lengths = COUNTS if set(names) == {_INFERRED} else LENGTHS
+        alike: list[Sizes] = [dict.fromkeys(names, length) for length in lengths]
+        fitting += [sizes for sizes in alike if _fits(bind(model, sizes))]
+    # If no size fits, or an op has no value in float64, the proof says what is wrong.
+    return fitting or tried
+
+
+def _fits(model: ir.Model) -> bool:
+    feeds = {}
+    for value in model.graph.inputs:
+        if value.shape is None or not value.shape.is_static() or value.dtype is None:
+            return False
+        feeds[value.name or ""] = np.zeros(value.shape.numpy(), value.dtype.numpy())
+    try:
+        evaluate(model, feeds)
+    except CannotEvaluate:
+        return False
+    return True
 
 
 def bind(model: ir.Model, sizes: Sizes) -> ir.Model:
@@ -77,15 +111,17 @@ def prove_at_shapes(
     assumes = tuple(assumes)
     seed = random_seed() if seed is None else seed
     proved: list[Verdict] = []
-    for sizes in choices(names):
-        verdict = prove(bind(before, sizes), bind(after, sizes), assumes, seed)
+    tried = _fitting(before, list(choices(names)), names)
+    # The chances add up.
+    bound = LOG2_BOUND - math.log2(len(tried))
+    for sizes in tried:
+        verdict = prove(bind(before, sizes), bind(after, sizes), assumes, seed, bound)
         if verdict.status != "PROVED":
             return verdict
         proved.append(verdict)
     return replace(
         proved[0],
         shapes=tuple(shapes for verdict in proved for shapes in verdict.shapes),
-        # The chances add up.
         log2_bound=max(verdict.log2_bound for verdict in proved) + math.log2(len(proved)),
         unified=tuple(sorted({pair for verdict in proved for pair in verdict.unified})),
     )

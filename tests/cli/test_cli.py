@@ -537,8 +537,9 @@ def test_an_inverse_is_rewritten_on_the_user_s_word_under_the_gate(cli, write, b
 
 def test_what_was_passed_over_is_said(cli, write):
     write("m.onnx", LOOP)
-    assert cli("optimize m.onnx -o o.onnx").out.endswith("left alone: 1 Loop\nwrote o.onnx\n")
-    assert "left alone: 1 Loop\n" in cli("inspect m.onnx").out
+    left = "left alone: 1 Loop, whose steps need one another (static-unroll writes them out)\n"
+    assert cli("optimize m.onnx -o o.onnx").out.endswith(f"{left}wrote o.onnx\n")
+    assert left in cli("inspect m.onnx").out
     assert cli("optimize m.onnx -o o.onnx --json").json["left_alone"] == {"Loop": 1}
     write("m.onnx", NEG.replace("[2]", "[2,2]"))
     result = cli("optimize m.onnx -o o.onnx --assume x:strictly-lower")

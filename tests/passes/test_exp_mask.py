@@ -8,6 +8,7 @@ from pass_checks import before_and_after, checked, declines, error, optimized
 from rule_error import rule_errors
 from small_graphs import SCOPES, build, decay, main_and_loop, parse
 
+import gdn_ir
 from gdn_ir import runtime
 from gdn_ir.graph_view import node_graph, scopes
 from gdn_ir.models.baseline import build_unrolled
@@ -366,16 +367,24 @@ PASSED_OVER = {
       G = CumSum (g, axis) e = Exp (G) y = Trilu <upper = 0> (e) }""",
     "not square": """g (float[2,4] g) => (float[2,4] y) <int64 axis = {1}> {
       G = CumSum (g, axis) y = Exp (G) }""",
-    "dynamic": """g (float[B,4] g) => (float[B,4,4] y)
-      <int64 axis = {1}, int64[1] row = {1}, int64[1] column = {2}> {
-      G = CumSum (g, axis) to = Unsqueeze (G, column) from = Unsqueeze (G, row)
-      D = Sub (to, from) e = Exp (D) y = Trilu <upper = 0> (e) }""",
 }
 
 
 @pytest.mark.parametrize("name", PASSED_OVER)
 def test_other_graphs_are_passed_over_in_silence(name):
     assert declines("exp-mask", parse(PASSED_OVER[name])) == []
+
+
+def test_an_open_number_of_chunks():
+    text = """g (float[B,4] g) => (float[B,4,4] y)
+      <int64 axis = {1}, int64[1] row = {1}, int64[1] column = {2}> {
+      G = CumSum (g, axis) to = Unsqueeze (G, column) from = Unsqueeze (G, row)
+      D = Sub (to, from) e = Exp (D) y = Trilu <upper = 0> (e) }"""
+    feeds = {"g": -np.arange(12, dtype=np.float32).reshape(3, 4)}
+    (rewrite,) = checked("exp-mask", parse(text), feeds).rewrites
+    assert rewrite.found.startswith("causal decay [?, 4, 4], 1 use")
+    _, report = gdn_ir.optimize(parse(text), passes="exp-mask", verify="proof")
+    assert [proof.verdict.status for proof in report.proofs] == ["PROVED"]
 
 
 # --- differences to the last prefix sum ---

@@ -7,7 +7,9 @@ import pytest
 from fixture_files import load_fixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_text import ops_of
 from pass_checks import before_and_after, checked, declines, error, optimized
+from rule_error import assert_is_the_rule
 from small_graphs import (
     SCOPES,
     annotated,
@@ -23,6 +25,7 @@ import gdn_ir
 from gdn_ir import facts, pipeline, runtime
 from gdn_ir.emitter import Emitter
 from gdn_ir.graph_view import scopes
+from gdn_ir.models.baseline import build_loop
 from gdn_ir.models.reference import unit_lower_inverse
 from gdn_ir.passes import _inverse_methods as methods
 from gdn_ir.passes._worst_inverses import worst_inverses
@@ -321,16 +324,80 @@ def test_too_large():
     assert reason == "A is 257 by 257; at most 256 is supported"
 
 
-def test_dynamic_shape():
-    text = """g (float[B,4,4] A, float[4] u) => (float[B,4,4] y) <int64[2] i = {0, 1}> {
+def test_open_size():
+    text = """g (float[B,C,C] A, float[4] u) => (float[B,C,C] y) <int64[2] i = {0, 1}> {
       a = ScatterND (A, i, u)
       y = ScatterND (a, i, u)
     }"""
     (reason,) = declines("parallel-inverse", parse(text))
     assert reason == (
-        "scatters into 'A': the shape [B,4,4] of 'A' is not static; "
+        "scatters into 'A': the shape [B,C,C] of 'A' is not static; "
         "bind it with --dim, or export the model at fixed sizes"
     )
+
+
+# --- Loops ---
+
+GROWING = """g (float[B,3,3] X) => (float[B,3,3] y)
+  <int64 below = {-1}, int64 two = {2}, int64[2] tail = {1, 3}, float[1,3] e = {1, 0, 0},
+   float[3,3] eye = {1,0,0, 0,1,0, 0,0,1}> {
+  A = Trilu <upper = 0> (X, below)
+  s = Shape <start = 0, end = 1> (A)
+  whole = Concat <axis = 0> (s, tail)
+  first = Expand (e, whole)
+  y = Loop (two, , first) <body = b (int64 i, bool go, float[B,N,3] T) => (bool on, float[B,M,3] U)
+    <int64[1] one = {1}, int64[1] zero = {0}, int64[1] two_ = {2}> {
+    on = Identity (go)
+    next = Add (i, one)
+    end = Add (next, one)
+    row = Slice (A, next, end, one)
+    known = Slice (row, zero, next, two_)
+    product = MatMul (known, T)
+    own = Gather <axis = 0> (eye, next)
+    sum = Add (product, own)
+    U = Concat <axis = 1> (T, sum)
+  }>
+}"""
+
+
+def test_rows_of_a_loop():
+    model = load_fixture("ts_loop_inverse")
+    assumed, report = gdn_ir.optimize(model, assume=["A:strictly-lower"])
+    assert ops_of(assumed.graph).count("Loop") == 0
+    (proof,) = [p for p in report.proofs if p.pass_text == "parallel-inverse"]
+    assert proof.verdict.status == "PROVED"
+    left, report = gdn_ir.optimize(model)
+    assert ops_of(left.graph).count("Loop") == 1
+    reasons = [declined.reason for record in report.passes for declined in record.declined]
+    assert reasons == [
+        "A is not known to be strictly lower; if it is, say --assume A:strictly-lower"
+    ]
+
+
+@pytest.mark.parametrize("seq", [None, 40])
+@pytest.mark.parametrize("inverse", ["rows", "blocks"])
+def test_rows_of_a_loop_in_a_rule(seq, inverse):
+    model = build_loop(seq=seq, chunk=16, heads=1, head_dim=4, inverse=inverse)
+    optimized, report = gdn_ir.optimize(model)
+    assert ops_of(optimized.graph).count("Loop") == 1, "that over the chunks"
+    found = [r.found for record in report.passes for r in record.rewrites]
+    assert any(text.startswith("row-by-row inverse of [1, 1, ") for text in found)
+    assert {proof.verdict.status for proof in report.proofs} == {"PROVED"}
+    assert_is_the_rule(optimized, {"heads": 1, "head_dim": 4}, 40)
+
+
+def test_rows_that_grow_from_a_captured_matrix():
+    X = np.random.default_rng(0).standard_normal((2, 3, 3)).astype(np.float32)
+    outcome = checked("parallel-inverse", parse(GROWING), {"X": X})
+    (rewrite,) = outcome.rewrites
+    assert rewrite.found == "row-by-row inverse of [?, 3, 3], 2 serial steps"
+    (actual,) = runtime.run(outcome.model, {"X": X})
+    assert error(actual, unit_lower_inverse(np.tril(X, -1))) < 1e-6
+
+
+def test_a_loop_of_something_else():
+    text = GROWING.replace("sum = Add (product, own)", "sum = Mul (own, product)")
+    assert declines("parallel-inverse", parse(text)) == ["the Loop does not compute (I - A)^-1"]
 
 
 @pytest.mark.parametrize(
