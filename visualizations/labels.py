@@ -77,7 +77,7 @@ def detail(nodes: Sequence[ir.Node]) -> str:
 
 def _words(node: ir.Node) -> list[str]:
     constants = [constant(value) for value in node.inputs]
-    if node.op_type == "Slice":
+    if is_onnx(node, "Slice"):
         return _slice_words(constants)
     words = [
         _value_text(node.attributes[name].value)
@@ -88,7 +88,7 @@ def _words(node: ir.Node) -> list[str]:
     ]
     if node.op_type in _SHAPED_BY:
         return words
-    if node.op_type == "Gather" and constants[1] is not None:
+    if is_onnx(node, "Gather") and len(constants) > 1 and constants[1] is not None:
         return [f"[{_tensor_text(constants[1])}]", *words]
     return [_tensor_text(tensor) for tensor in constants if tensor is not None] + words
 
