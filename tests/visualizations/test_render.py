@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -18,7 +17,6 @@ from gdn_ir.place import BadPlace
 from gdn_ir.visualizations import engines, kinds
 from gdn_ir.visualizations.build_scene import build_scene
 from gdn_ir.visualizations.counts import count
-from gdn_ir.visualizations.engines import NoPicture
 from gdn_ir.visualizations.render import picture_text
 from gdn_ir.visualizations.scene import Box, Cluster, count_boxes
 
@@ -241,51 +239,6 @@ def test_hostile_file_names_are_text(tmp_path):
     gdn_ir.save(small_baseline(), tmp_path / name)
     gdn_ir.render(tmp_path / name, output=tmp_path / "x.html")
     assert (tmp_path / "x.html").read_text().count("<script>") == 1
-
-
-def test_without_an_engine_the_text_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "engines", lambda: iter(()))
-    with pytest.raises(NoPicture, match=r"pip install graphviz-pure; wrote x\.dot in its place"):
-        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.dot"]
-    assert (tmp_path / "x.dot").read_text().startswith("digraph")
-
-
-def test_an_engine_that_fails_is_passed_over(tmp_path, monkeypatch):
-    broken = engines._program("broken", tmp_path / "missing")
-    monkeypatch.setattr(engines, "engines", lambda: [broken, next(iter(ENGINES.values()))])
-    assert gdn_ir.render(small_baseline(), output=tmp_path / "x.svg").engine in ENGINES
-    monkeypatch.setattr(engines, "engines", lambda: [broken])
-    with pytest.raises(NoPicture, match=r"broken .* does not run"):
-        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg")
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="no system dot")
-def test_the_systems_dot(tmp_path):
-    picture = gdn_ir.render(small_baseline(), output=tmp_path / "x.png", dot=shutil.which("dot"))
-    assert picture.engine == "--dot"
-    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_named_program_is_used_and_no_other(tmp_path):
-    picture = gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot=engines._pure())
-    assert picture.engine == "--dot"
-    with pytest.raises(NoPicture, match=r"--dot .* failed: no output"):
-        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot=shutil.which("true"))
-
-
-def test_an_engine_that_takes_too_long(tmp_path, monkeypatch):
-    slow = tmp_path / "slow"
-    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
-    slow.chmod(0o755)
-    monkeypatch.setattr(engines, "_TIMEOUT_SECONDS", 0.5)
-    with pytest.raises(NoPicture, match=r"took more than 0\.5 s; wrote x\.dot"):
-        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot=slow)
-
-
-def test_a_named_program_must_be_there(tmp_path):
-    with pytest.raises(NoPicture, match="there is no program /no/dot"):
-        gdn_ir.render(small_baseline(), output=tmp_path / "x.svg", dot="/no/dot")
 
 
 def test_png(tmp_path):
