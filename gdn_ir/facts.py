@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,7 @@ from gdn_ir.modular.points import (
     unknowns,
     value_at,
 )
-from gdn_ir.open_shapes import has_square_matrices, trial_shape
+from gdn_ir.open_shapes import TRIED, has_square_matrices, trial_shape
 from gdn_ir.region import OpenRegion, Region, is_constant
 from gdn_ir.wording import did_you_mean
 
@@ -123,7 +123,8 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
     """Establishes that a square value is strictly lower triangular, or returns None.
 
     The slice above the value is widened, level by level, until evaluating it on unknowns leaves
-    zeros on and above the diagonal, but for a chance below 2^-40.
+    zeros on and above the diagonal, but for a chance below 2^-40. Open dimensions are 2, 3 and 7 in
+    turn, as the basis of the fact then says.
     """
     name = value.name or ""
     if "strictly-lower" in value.meta.get(_STATED, ()):
@@ -138,7 +139,9 @@ def strictly_lower(model: ir.Model, value: ir.Value) -> Fact | None:
         boundary = wider
         if _is_strictly_lower(model, value, boundary):
             origin = ", ".join(sorted(f"'{v.name}'" for v in boundary)) or "constants"
-            return Fact(name, "strictly-lower", f"whatever {origin} are")
+            sizes = _sizes(value, *boundary)
+            tried = f"; ? tried at {', '.join(map(str, sizes))}" if len(sizes) > 1 else ""
+            return Fact(name, "strictly-lower", f"whatever {origin} are{tried}")
     return None
 
 
@@ -168,31 +171,46 @@ def _agree(model: ir.Model, needed: set[ir.Value], value: ir.Value) -> bool:
     try:
         piece = Region.between(inputs, [value]).to_model(model)
         point = random_point(random_seed())
-        result = value_at(piece, point, unknowns(piece.graph.inputs, point))
+        return all(
+            value_at(piece, point, unknowns(piece.graph.inputs, point, (), size)).shape
+            == trial_shape(value, size)
+            for size in TRIED
+        )
     except (OpenRegion, CannotDecide, ValueError):
         return False
-    return result.shape == trial_shape(value)
 
 
 def _is_strictly_lower(model: ir.Model, value: ir.Value, boundary: set[ir.Value]) -> bool:
     inputs = sorted(boundary, key=lambda v: v.name or "")
     if value in boundary or not all(map(_can_be_unknown, inputs)):
         return False
-    seed, log2_bound = random_seed(), 0.0
     try:
         piece = Region.between(inputs, [value]).to_model(model)
-        for trial in range(MOST_TRIALS):
-            point = random_point(seed, trial)
-            result = value_at(piece, point, unknowns(piece.graph.inputs, point))
-            if result.shape != trial_shape(value):
-                return False
-            if np.triu(result.residue).any() or np.triu(result.is_minus_inf).any():
-                return False
-            log2_bound += min(0.0, point.log2_bound(float(result.degree.max(initial=0))))
-            if log2_bound <= LOG2_BOUND:
-                return True
+        return all(_is_strictly_lower_at(piece, size) for size in _sizes(value, *inputs))
     except (OpenRegion, CannotDecide):
-        pass
+        return False
+
+
+def _sizes(*values: ir.Value) -> Sequence[int]:
+    """What open dimensions are tried at; any number will do where there are none."""
+    is_open = any(v.shape is not None and not v.shape.is_static() for v in values)
+    return TRIED if is_open else TRIED[:1]
+
+
+def _is_strictly_lower_at(piece: ir.Model, open_size: int) -> bool:
+    (value,) = piece.graph.outputs
+    seed, log2_bound = random_seed(), 0.0
+    for trial in range(MOST_TRIALS):
+        point = random_point(seed, trial)
+        feeds = unknowns(piece.graph.inputs, point, (), open_size)
+        result = value_at(piece, point, feeds)
+        if result.shape != trial_shape(value, open_size):
+            return False
+        if np.triu(result.residue).any() or np.triu(result.is_minus_inf).any():
+            return False
+        log2_bound += min(0.0, point.log2_bound(float(result.degree.max(initial=0))))
+        if log2_bound <= LOG2_BOUND:
+            return True
     return False
 
 

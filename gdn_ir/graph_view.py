@@ -96,6 +96,14 @@ def scopes(model: ir.Model) -> Iterator[ir.Graph]:
             stack.extend(bodies(node))
 
 
+def has_parameters(node: ir.Node) -> bool:
+    """Whether an attribute, here or in a body, is a parameter of the local function around it.
+
+    Then the node is another in each call.
+    """
+    return any(attr.is_ref() for inner in walk([node]) for attr in inner.attributes.values())
+
+
 def index_bound(value: ir.Value, *, otherwise: int) -> int:
     """The size of what the value indexes (a vocabulary); `otherwise` where it indexes nothing."""
     sizes = []

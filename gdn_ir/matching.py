@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
-from gdn_ir.graph_view import is_onnx
+from gdn_ir.graph_view import has_parameters, is_onnx
 from gdn_ir.region import is_constant
 from gdn_ir.wording import counted
 
@@ -29,7 +29,7 @@ class OpIndex:
     def __init__(self, graph: ir.Graph) -> None:
         self._nodes: dict[str, list[tuple[int, ir.Node]]] = {}
         for position, node in enumerate(graph):
-            if is_onnx(node):
+            if is_onnx(node) and not has_parameters(node):
                 self._nodes.setdefault(node.op_type, []).append((position, node))
 
     def of(self, *op_types: str) -> Iterator[ir.Node]:

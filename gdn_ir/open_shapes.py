@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-# Small, and not 1, which would be broadcast. One number for all of them: what a graph computes
-# elementwise has the same length everywhere, whatever names inference gave it.
-_TRIED = 2
+# Small, and not 1, which would be broadcast. Not one alone: a Reshape or a constant mask may suit
+# it by chance.
+TRIED = (2, 3, 7)
 
 
-def trial_shape(value: ir.Value) -> tuple[int, ...] | None:
-    """The value's shape with 2 in the place of each open dimension; None if its rank is unknown."""
+def trial_shape(value: ir.Value, size: int = TRIED[0]) -> tuple[int, ...] | None:
+    """The value's shape with one size in the place of open dimensions; None if its rank is unknown.
+
+    One number for all of them: what a graph computes elementwise has the same length everywhere,
+    whatever names inference gave it.
+    """
     if value.shape is None:
         return None
-    return tuple(size if isinstance(size, int) else _TRIED for size in value.shape)
+    return tuple(known if isinstance(known, int) else size for known in value.shape)
 
 
 def shape_text(value: ir.Value) -> str:

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.graph_view import is_onnx, operands, walk
+from gdn_ir.graph_view import has_parameters, is_onnx, operands, walk
 from gdn_ir.removal import remove_dead
 
 # The nodes that compute `outputs`, walked back no further than this: a guard against slices that
@@ -18,7 +18,7 @@ _MOST_NODES = 50_000
 
 
 class OpenRegion(ValueError):
-    """The outputs need a value that is neither a boundary input nor a constant."""
+    """The outputs need what is neither a boundary input nor a constant."""
 
 
 def is_constant(value: ir.Value) -> bool:
@@ -65,6 +65,8 @@ class Region:
                 raise OpenRegion(f"it also depends on '{value.name}'")
             elif finished:
                 nodes[producer] = None
+            elif has_parameters(producer):
+                raise OpenRegion(f"'{value.name}' depends on an attribute of the local function")
             elif len(nodes) + len(stack) > _MOST_NODES:
                 raise OpenRegion(f"it spans more than {_MOST_NODES} nodes")
             else:

@@ -83,9 +83,14 @@ def graph_digest(
     tells the inputs of a body from those of the graphs around it.
     """
     known = dict(outer or {})
+    # Inference numbers what it cannot follow through the whole model: here, through this graph.
+    inferred: dict[str, str] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        return inferred.setdefault(match[0], f"unk__{len(inferred)}")
+
     for index, value in enumerate(graph.inputs):
-        # Names that inference gave to what it cannot follow are numbered through the model.
-        shape = re.sub(r"unk__\d+", "unk__", str(value.shape))
+        shape = re.sub(r"unk__\d+", renamed, str(value.shape))
         known[value] = combine("input", str(depth), str(index), str(value.type), shape)
     for value in graph.initializers.values():
         known.setdefault(value, constant_digest(value))

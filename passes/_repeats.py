@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gdn_ir.constants import compute
 from gdn_ir.evaluate import Array
-from gdn_ir.graph_view import bodies, is_deterministic, is_onnx, operands, walk
+from gdn_ir.graph_view import bodies, has_parameters, is_deterministic, is_onnx, operands, walk
 from gdn_ir.matching import array_of
 from gdn_ir.region import is_constant
 
@@ -63,6 +63,8 @@ class Repeat:
 
 def read(node: ir.Node) -> Repeat | None:
     """The node as a `Repeat`; None if it is neither Loop nor Scan, or lacks an input."""
+    if has_parameters(node):
+        return None
     if is_onnx(node, "Loop"):
         body = node.attributes["body"].as_graph()
         initial = [value for value in node.inputs[2:] if value is not None]

@@ -58,6 +58,19 @@ def test_layers_of_loops(seq):
 
 
 @pytest.mark.slow
+def test_alike_layers_are_proved_once():
+    reports = [
+        optimize(
+            build_layer(RuleForm("unrolled", chunk=8), layers=count, seq=16, heads=1, head_dim=4)
+        )[1]
+        for count in (1, 3)
+    ]
+    assert len(reports[0].proofs) == len(reports[1].proofs) > 1
+    done = [sum(len(record.rewrites) for record in report.passes) for report in reports]
+    assert done[1] == 3 * done[0]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "passes", "loops"),
     [

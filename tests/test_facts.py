@@ -14,7 +14,7 @@ CONSTANTS = """float[2,2] lower = {0, 0, 1, 0}, float[2,2] tri = {1, 0, 1, 1},
   float[2,2] thousand = {-1000, -1000, 0, -1000}, bool[2,2] above = {1, 1, 0, 1},
   float zero = {0}, float ten = {10}, int64 minus_one = {-1}, int64 one = {1},
   int64[1,2] at = {1, 1}, int64[2] start = {0, 0}, int64[2] end = {1, 1},
-  int64[4] pads = {1, 0, 0, 1}"""
+  int64[4] pads = {1, 0, 0, 1}, float three = {3}, float third = {0.33333334}"""
 
 
 def model_with(nodes, inputs="float[2,2] x"):
@@ -88,6 +88,9 @@ def test_established_in_the_baseline_and_after_exp_mask(mask, pipeline):
         ),
         pytest.param("a = Cast <to = 7> (x) y = Cast <to = 1> (a)", id="truncated"),
         pytest.param("y = Floor (x)", id="floor"),
+        pytest.param(
+            "a = Div (x, three) b = Mul (x, third) y = Sub (a, b)", id="rounded reciprocal"
+        ),
         pytest.param("a = Cast <to = 7> (z) y = Trilu <upper = 0> (x, a)", id="trilu by data"),
     ],
 )
@@ -113,6 +116,24 @@ def test_not_established_of_other_shapes_and_types(inputs):
 )
 def test_an_op_that_cannot_be_evaluated_establishes_nothing(nodes):
     assert fact_of(nodes, inputs="float[2,2] x, float[1,2] z") is None
+
+
+@pytest.mark.parametrize(("length", "is_known"), [(2, False), (3, False), (7, False), (None, True)])
+def test_what_holds_at_one_length_alone_is_not_established(length, is_known):
+    # A mask for every length, or one that is right for a number of matrices only.
+    mask = "l = Trilu <upper = 0> (x, minus_one)"
+    if length is not None:
+        mask = f"""n = Shape <end = 1> (x) want = Constant <value_ints = [{length}]> ()
+          same = Equal (n, want) away = Not (same) d = Cast <to = 1> (away) f = Reshape (d, scalar)
+          low = Trilu <upper = 0> (x, minus_one) rest = Mul (x, f) l = Add (low, rest)"""
+    model = model_of(
+        f"g (float[N,2,2] x) => (float[N,2,2] y) "
+        f"<{CONSTANTS}, int64[0] scalar = {{}}> {{ {mask} y = Neg (l) }}"
+    )
+    ir.passes.common.ShapeInferencePass()(model)
+    fact = strictly_lower(model, value_of(model, "y"))
+    assert (fact is not None) == is_known
+    assert fact is None or fact.basis == "whatever 'x' are; ? tried at 2, 3, 7"
 
 
 def test_the_search_ends():

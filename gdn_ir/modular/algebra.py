@@ -38,30 +38,26 @@ class Algebra:
         field: the residues' field.
         seed: of the point.
         uninterpreted: the ops that were hashed.
+
+    Args:
+        constants: what those of two models are taken for; without it each is itself alone.
     """
 
-    def __init__(self, field: PrimeField, seed: int) -> None:
+    def __init__(
+        self, field: PrimeField, seed: int, constants: NearConstants | None = None
+    ) -> None:
         self.field = field
         self.seed = seed
         self._rng = np.random.default_rng(seed)
         self._key = int(self._rng.integers(1 << 62))
         self.uninterpreted: set[str] = set()
-        self._constants = NearConstants()
+        self._constants = constants
         self._bound = ErrorBound(field)
-
-    @property
-    def unified(self) -> set[tuple[float, float]]:
-        """Pairs of constants that were taken for one number, as they differ by rounding alone."""
-        return self._constants.unified
-
-    @property
-    def constants_may_be_rounded(self) -> bool:
-        """Whether the models hold different numbers of many digits."""
-        return self._constants.differ
 
     def next_model(self) -> None:
         """What follows are the constants of another model."""
-        self._constants.next_model()
+        if self._constants is not None:
+            self._constants.next_model()
 
     def variable(self, name: str, zero: Bools) -> Element:
         """Fresh unknowns, but where `zero` says that they are known to be 0."""
@@ -84,32 +80,53 @@ class Algebra:
         if isinstance(value, Element):
             return value
         array = np.asarray(value)
-        numbers = self._constants.unify(array)
-        if array.dtype.kind not in "biu":  # integers are exact, also those that no float64 holds
-            numbers = numbers.astype(np.float64)
-        masked = np.isneginf(numbers) if numbers.dtype.kind == "f" else np.zeros(array.shape, bool)
+        if self._constants is None or array.dtype.kind in "biu":
+            return self.exactly(array)
+        self._constants.see(array)
+        return self._constant(self._constants.meaning(array.astype(np.float64)))
+
+    def exactly(self, array: Array) -> Element:
+        """Numbers as an element that are taken for no others, such as those drawn for an input."""
+        # Integers are exact, also those that no float64 holds.
+        is_integer = array.dtype.kind in "biu"
+        return self._constant(array if is_integer else array.astype(np.float64), exactly=True)
+
+    def _constant(self, numbers: Array, *, exactly: bool = False) -> Element:
+        is_integer = numbers.dtype.kind in "biu"
+        masked = np.zeros(numbers.shape, bool) if is_integer else np.isneginf(numbers)
         if not (np.isfinite(numbers) | masked).all():
             raise CannotDecide("a constant holds NaN or +inf")
         numbers = np.where(masked, 0, numbers)
+        embed = self.field.embed_integers if is_integer else self.field.embed
+        residue, exponent = embed(numbers), embed(numbers, self.field.q)
+        if self._constants is not None and not exactly:
+            for number, divisor in self._constants.reciprocals.items():
+                if (here := numbers == number).any():
+                    one_over = self._one_over(np.array(divisor))
+                    residue = np.where(here, one_over[0], residue)
+                    exponent = np.where(here, one_over[1], exponent)
         return Element(
-            residue=self._embed(numbers, self.field.p),
-            exponent=self._embed(numbers, self.field.q),
+            residue=residue,
+            exponent=exponent,
             is_minus_inf=masked,
             degree=np.where(numbers == 0, -np.inf, 0.0),
-            weight=np.zeros(array.shape),
-            tainted=np.zeros(array.shape, bool),
+            weight=np.zeros(numbers.shape),
+            tainted=np.zeros(numbers.shape, bool),
+            is_integer=is_integer,
         )
 
-    def _embed(self, numbers: Array, modulus: int) -> Residues:
-        if numbers.dtype.kind in "biu":
-            wide = numbers.astype(np.uint64 if numbers.dtype.kind == "u" else np.int64)
-            return np.asarray(wide % wide.dtype.type(modulus), np.int64)
-        residues = self.field.embed(numbers, modulus)
-        for number, divisor in self._constants.divisors.items():
-            if (here := numbers == number).any():
-                inverse = pow(int(self.field.embed(np.array(divisor), modulus)), -1, modulus)
-                residues = np.where(here, inverse, residues)
-        return residues
+    def _one_over(self, divisors: Array) -> tuple[Residues, Residues]:
+        """Modulo p and modulo q."""
+        q = self.field.q
+        return (
+            self.field.inverse(self.field.embed(divisors)),
+            self.field.inverse(self.field.embed(divisors, q), q),
+        )
+
+    def _real(self, constant: Array) -> Array:
+        """The numbers, float64, that a constant is taken for."""
+        numbers = constant.astype(np.float64)
+        return numbers if self._constants is None else self._constants.meaning(numbers)
 
     def add(self, a: Element, b: Element) -> Element:
         """a + b; -inf plus anything is -inf."""
@@ -135,30 +152,42 @@ class Algebra:
         return replace(a, residue=-a.residue % self.field.p, exponent=exponent)
 
     def multiply(self, a: Operand, b: Operand) -> Element:
-        """a * b, elementwise. As an exponent it is linear where one is a constant, else a hash."""
+        """a * b, elementwise. As an exponent it is linear where one is a constant, else a hash.
+
+        -inf times a positive constant is -inf.
+        """
         left, right = self.lift(a), self.lift(b)
-        self._refuse_minus_inf("Mul", left, right)
-        residue = left.residue * right.residue % self.field.p
-        product = Element(
+        if isinstance(a, Element) and isinstance(b, Element):
+            self._refuse_minus_inf("Mul", left, right)
+            return self._as_unknown_exponent("Mul", self._product(left, right))
+        constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
+        return self._scaled(unknown, self.lift(constant), self._real(np.asarray(constant)))
+
+    def _product(self, a: Element, b: Element) -> Element:
+        residue = a.residue * b.residue % self.field.p
+        return Element(
             residue=residue,
             exponent=None,
-            is_minus_inf=np.zeros(residue.shape, bool),
-            degree=left.degree + right.degree,
+            is_minus_inf=a.is_minus_inf | b.is_minus_inf,
+            degree=a.degree + b.degree,
             weight=np.ones(residue.shape),
-            tainted=left.tainted | right.tainted,
+            tainted=a.tainted | b.tainted,
         )
-        if isinstance(a, Element) and isinstance(b, Element):
-            return self._as_unknown_exponent("Mul", product)
-        constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
-        if unknown.exponent is None:
+
+    def _scaled(self, unknown: Element, constant: Element, factor: Array) -> Element:
+        """The unknown times a constant, of which `factor` is the value."""
+        self._refuse_minus_inf("Mul", constant)
+        if (unknown.is_minus_inf & (factor <= 0)).any():
+            raise CannotDecide("Mul of -inf by a number that is not positive")
+        product = self._product(unknown, constant)
+        if unknown.exponent is None or constant.exponent is None:
             return product
-        factor = self._constants.unify(np.asarray(constant)).astype(np.float64)
         places = unknown.places + _binary_places(factor)
         if places > _MOST_PLACES:
             return self._as_unknown_exponent("Mul", product)
         return replace(
             product,
-            exponent=unknown.exponent * self._embed(factor, self.field.q) % self.field.q,
+            exponent=unknown.exponent * constant.exponent % self.field.q,
             weight=unknown.weight * np.abs(factor),
             exponent_inputs=unknown.exponent_inputs,
             places=places,
@@ -231,6 +260,8 @@ class Algebra:
     def cumsum(self, a: Element, axis: int, exclusive: bool, reverse: bool) -> Element:
         """Running sums as onnx's CumSum has them."""
         p, q = self.field.p, self.field.q
+        if a.shape[axis] == 0:
+            return a
 
         def along(array: Array, accumulate: Callable[[Array], Array], empty: object) -> Array:
             if reverse:
@@ -283,12 +314,19 @@ class Algebra:
         return self._as_unknown_exponent("Exp", masked)
 
     def divide(self, a: Operand, b: Operand) -> Element:
-        """a / b; by a constant it is a product with the reciprocal, 1/3 being no float."""
-        if not isinstance(b, Element):
-            reciprocals = self._constants.reciprocals(np.asarray(b))
-            if reciprocals is not None:
-                return self.multiply(self.lift(a), reciprocals)
-        return self.multiply(self.lift(a), self.reciprocal(self.lift(b)))
+        """a / b, exactly: 1/3 is no float, and 3 has an inverse modulo p and modulo q."""
+        if isinstance(b, Element):
+            return self.multiply(self.lift(a), self.reciprocal(b))
+        constant = np.asarray(b)
+        if self._constants is not None:
+            self._constants.see_divisor(constant)
+        divisor, real = self.lift(constant), self._real(constant)
+        self._refuse_minus_inf("Div by", divisor)
+        if not real.all():
+            raise CannotDecide("a division by zero")
+        residue, exponent = self._one_over(real)
+        inverse = replace(divisor, residue=residue, exponent=exponent)
+        return self._scaled(self.lift(a), inverse, 1 / real)
 
     def reciprocal(self, a: Element) -> Element:
         """1 / a in the field."""
@@ -323,7 +361,8 @@ class Algebra:
     def hash_axis(self, name: str, a: Element, axis: int) -> Element:
         """An uninterpreted function of all elements along an axis in any order; the axis stays."""
         residues = np.sort(a.residue, axis=axis)
-        state: Residues = np.zeros_like(np.take(residues, [0], axis))
+        # As large along the axis as a sum of nothing: there may be nothing to take.
+        state: Residues = np.zeros_like(residues.sum(axis=axis, keepdims=True))
         for index in range(residues.shape[axis]):
             following = np.take(residues, [index], axis)
             state = self._hash_residues(name, self.field.p, state, following)
@@ -331,7 +370,7 @@ class Algebra:
         combined = replace(
             self.lift(np.zeros(state.shape)),
             residue=state,
-            degree=a.degree.max(axis=axis, keepdims=True),
+            degree=a.degree.max(axis=axis, keepdims=True, initial=-np.inf),
         )
         return self.hash(name, combined, masked)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -21,6 +22,11 @@ _HASHED = frozenset({
     "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "ThresholdedRelu", "Xor",
 })  # fmt: skip
 _COMMUTATIVE = frozenset({"And", "Equal", "Max", "Min", "Or", "Xor"})
+# Those that give booleans.
+_PREDICATES = frozenset({
+    "And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not",
+    "Or", "Xor",
+})  # fmt: skip
 # Arithmetic that on integers, where it rounds or wraps, is a function of each element all the same.
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Neg", "Pow", "Reciprocal", "Sub", "Sum"})
 _LARGEST_POWER = 16
@@ -34,7 +40,8 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     Raises:
         UnsupportedOp: the op is not known here.
     """
-    if node.op_type in _OPS and not _rounds_or_wraps(node):
+    rounds = _rounds_or_wraps(node, operands[0])
+    if node.op_type in _OPS and not rounds:
         return _OPS[node.op_type](algebra, node, operands)
     if node.op_type not in _HASHED | _ELEMENTWISE:
         raise UnsupportedOp(node)
@@ -43,15 +50,17 @@ def compute(algebra: Algebra, node: ir.Node, operands: Operands) -> Operand:
     options += [f"without input {i}" for i, value in enumerate(node.inputs) if value is None]
     name = " ".join([node.op_type, *options])
     if node.op_type in _COMMUTATIVE:
-        return _hash_unordered(algebra, name, [algebra.lift(x) for x in operands])
-    return algebra.hash(name, *operands)
+        result = _hash_unordered(algebra, name, [algebra.lift(x) for x in operands])
+    else:
+        result = algebra.hash(name, *operands)
+    return replace(result, is_integer=rounds or node.op_type in _PREDICATES)
 
 
-def _rounds_or_wraps(node: ir.Node) -> bool:
+def _rounds_or_wraps(node: ir.Node, first: Operand) -> bool:
     """Whether the op works on integers, where 1/2 is 0 and 255 + 1 may be 0."""
-    types = [v.dtype for v in (*node.inputs[:1], node.outputs[0]) if v is not None]
-    integer = any(dtype is not None and not dtype.is_floating_point() for dtype in types)
-    return integer and node.op_type not in ("Cast", "CastLike", "Shape", "Size", "Trilu")
+    if node.op_type in ("Cast", "CastLike", "Shape", "Size", "Trilu"):
+        return False
+    return first.is_integer if isinstance(first, Element) else first.dtype.kind in "biu"
 
 
 def is_exact(node: ir.Node) -> bool:
@@ -132,18 +141,27 @@ def _power(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
 
 
 def _cast(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
-    """To a float type: nothing, as rounding is the numeric gate's business."""
-    target = ir.DataType(node.attributes["to"].as_int())
-    value = algebra.lift(x[0])
-    return value if target.is_floating_point() else algebra.hash(f"Cast to {target}", value)
+    return _as_type(algebra, x[0], ir.DataType(node.attributes["to"].as_int()))
 
 
 def _cast_like(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
     like = node.inputs[1]
-    value = algebra.lift(x[0])
-    if like is not None and like.dtype is not None and like.dtype.is_floating_point():
-        return value
-    return algebra.hash("CastLike", value)
+    dtype = None if like is None else like.dtype
+    if dtype is None and not isinstance(x[1], Element):
+        dtype = ir.DataType.from_numpy(np.asarray(x[1]).dtype)
+    if dtype is None and isinstance(x[1], Element) and not x[1].is_integer:
+        dtype = ir.DataType.FLOAT
+    if dtype is None:
+        raise UnsupportedOp(node, "to an integer type that is not known")
+    return _as_type(algebra, x[0], dtype)
+
+
+def _as_type(algebra: Algebra, x: Operand, dtype: ir.DataType) -> Element:
+    """To a float type: nothing, as rounding is the numeric gate's business."""
+    value = algebra.lift(x)
+    if not dtype.is_floating_point():
+        value = algebra.hash(f"Cast to {dtype}", value)
+    return replace(value, is_integer=not dtype.is_floating_point())
 
 
 def _trilu(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
@@ -187,6 +205,8 @@ def _reduce_l2(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
 
 def _softmax(algebra: Algebra, node: ir.Node, x: Operands) -> Operand:
     value = algebra.lift(x[0])
+    if not value.residue.size:
+        return value
     axis = _integer(node, "axis", -1) % value.residue.ndim
     largest = algebra.hash_axis("ReduceMax", value, axis)
     raised = algebra.exp(algebra.add(value, algebra.negative(largest)))

@@ -33,6 +33,7 @@ class Element:
         tainted: whether a hash reaches each element.
         exponent_inputs: names and sizes of the inputs that `exponent` is made of.
         places: binary places of the coefficients with which it is.
+        is_integer: whether it stands for integers or booleans, with which arithmetic rounds.
     """
 
     residue: Residues
@@ -43,6 +44,7 @@ class Element:
     tainted: Bools
     exponent_inputs: frozenset[tuple[str, int]] = frozenset()
     places: int = 0
+    is_integer: bool = False
 
     @property
     def exponent_is_hashed(self) -> bool:
@@ -80,6 +82,7 @@ def map_together(elements: Sequence[Element], function: Callable[..., Array]) ->
         tainted=function(*(e.tainted for e in elements)),
         exponent_inputs=first.exponent_inputs.union(*(e.exponent_inputs for e in elements)),
         places=max(e.places for e in elements),
+        is_integer=any(e.is_integer for e in elements),
     )
 
 

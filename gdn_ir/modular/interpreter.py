@@ -6,7 +6,7 @@ reference evaluator. Loop, Scan and If run; local functions are entered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -79,31 +79,50 @@ class Interpreter:
             # A float that depends on an input is never rounded: weights looked up by token, say.
             # Of a shape that holds not: it is the same at every point.
             self._varying.update(() if node.op_type in ("Shape", "Size") else node.outputs)
-            if not any(isinstance(operand, Element) for operand in present):
-                operands = [self._exact(operand) for operand in operands]
-                present = [operand for operand in operands if operand is not None]
+            operands = [
+                self._exactly(operand) if value in self._varying else operand
+                for value, operand in zip(node.inputs, operands, strict=True)
+            ]
+            present = [operand for operand in operands if operand is not None]
         if not any(isinstance(operand, Element) for operand in present):
             return self._reference(node, operands)
         if is_move(node):
             return move(self._algebra, self._reference, node, operands)
         return [arithmetic.compute(self._algebra, node, present)]
 
-    def _exact(self, operand: Operand | None) -> Operand | None:
-        if isinstance(operand, Element) or operand is None or operand.dtype.kind != "f":
+    def _exactly(self, operand: Operand | None) -> Operand | None:
+        if isinstance(operand, Element) or operand is None or operand.dtype.kind in "biuUO":
             return operand
-        return self._algebra.lift(operand)
+        return self._algebra.exactly(operand)
+
+    def _varies_with(
+        self, sources: Iterable[ir.Value | None], targets: Iterable[ir.Value | None]
+    ) -> None:
+        """What is handed over varies where it came from."""
+        for source, target in zip(sources, targets, strict=False):
+            if source in self._varying and target is not None:
+                self._varying.add(target)
 
     def _call(
         self, function: ir.Function, node: ir.Node, operands: Sequence[Operand]
     ) -> list[Operand]:
         if function.attributes or len(operands) != len(function.inputs):
             raise UnsupportedOp(node, "a local function with attributes or absent inputs")
-        return self._graph(function.graph, operands)
+        opset = function.opset_imports.get("")
+        if opset is not None and opset != self._model.opset_imports.get(""):
+            raise UnsupportedOp(node, f"a local function of opset {opset}, not the model's")
+        self._varies_with(node.inputs, function.inputs)
+        results = self._graph(function.graph, operands)
+        self._varies_with(function.outputs, node.outputs)
+        return results
 
     def _if(self, node: ir.Node, operands: Sequence[Operand | None]) -> list[Operand]:
         condition = _known(node, operands[0], "a condition that depends on data")
-        branch = "then_branch" if condition.all() else "else_branch"
-        return self._graph(node.attributes[branch].as_graph(), [])
+        branch = node.attributes["then_branch" if condition.all() else "else_branch"].as_graph()
+        results = self._graph(branch, [])
+        self._varies_with(branch.outputs, node.outputs)
+        self._varies_with([node.inputs[0]] * len(node.outputs), node.outputs)
+        return results
 
     def _loop(self, node: ir.Node, operands: Sequence[Operand | None]) -> list[Operand]:
         body = node.attributes["body"].as_graph()
@@ -115,6 +134,7 @@ class Interpreter:
         going = bool(_known(node, going_now, why).all())
         state = [x for x in operands[2:] if x is not None]
         scanned: list[list[Operand]] = [[] for _ in range(len(node.outputs) - len(state))]
+        self._varies_with(node.inputs[1:], body.inputs[1:])
         trip = 0
         while going and trip < trips:
             if trip == _MOST_TRIPS:
@@ -123,9 +143,14 @@ class Interpreter:
             going_now, *results = self._graph(body, [number, going_now, *state])
             going = bool(_known(node, going_now, why).all())
             state = results[: len(state)]
+            self._varies_with(body.outputs[: 1 + len(state)], body.inputs[1:])
             for collected, value in zip(scanned, results[len(state) :], strict=True):
                 collected.append(value)
             trip += 1
+        self._varies_with(node.inputs[2:], node.outputs)
+        self._varies_with(body.outputs[1:], node.outputs)
+        for decides in (node.inputs[0], body.inputs[1]):  # after how many trips
+            self._varies_with([decides] * len(node.outputs), node.outputs)
         rows = body.outputs[1 + len(state) :]
         stacked = [self._stack(node, x, 0, row) for x, row in zip(scanned, rows, strict=True)]
         return [*state, *stacked]
@@ -139,6 +164,7 @@ class Interpreter:
         axes = _integers(node, "scan_input_axes", count)
         backward = _integers(node, "scan_input_directions", count)
         length = _shape(sequences[0])[axes[0]]
+        self._varies_with([x for x in node.inputs if x is not None], body.inputs)
         scanned: list[list[Operand]] = [[] for _ in range(outputs)]
         for step in range(length):
             slices = [
@@ -147,8 +173,11 @@ class Interpreter:
             ]
             results = self._graph(body, [*state, *slices])
             state = results[: len(state)]
+            self._varies_with(body.outputs[: len(state)], body.inputs)
             for collected, value in zip(scanned, results[len(state) :], strict=True):
                 collected.append(value)
+        self._varies_with(node.inputs[: len(state)], node.outputs)
+        self._varies_with(body.outputs, node.outputs)
         axes = _integers(node, "scan_output_axes", outputs)
         backward = _integers(node, "scan_output_directions", outputs)
         rows = body.outputs[len(state) :]

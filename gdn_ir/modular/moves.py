@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -39,7 +40,8 @@ def move(
     """
     if node.op_type == "Where" and isinstance(inputs[0], Element):
         # A choice by data: the same choice between the same values is the same.
-        return [algebra.hash("Where", *(x for x in inputs if x is not None))]
+        chosen = [algebra.lift(x) for x in inputs if x is not None]
+        return [replace(algebra.hash("Where", *chosen), is_integer=chosen[1].is_integer)]
     if node.op_type == "Dropout":  # in inference: all is kept
         assert inputs[0] is not None, "Dropout has an input"
         kept = algebra.lift(inputs[0])

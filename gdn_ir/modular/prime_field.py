@@ -13,10 +13,13 @@ import numpy.typing as npt
 
 Residues = npt.NDArray[np.int64]
 
-# q and p = 2q + 1 are both prime. One is drawn a run, so that no fixed coefficient of a graph can
-# be a multiple of all of them.
+# q and p = 2q + 1 are both prime. Each trial takes another: no coefficient that a graph can hold is
+# a multiple of three of them, and which three is drawn.
 SAFE_PRIMES = (
     2147483579, 2147483123, 2147482763, 2147481563, 2147481143, 2147480927, 2147480327, 2147479823,
+    2147479787, 2147478899, 2147478083, 2147477807, 2147477687, 2147477159, 2147473283, 2147473127,
+    2147472659, 2147472023, 2147471759, 2147471147, 2147470727, 2147470019, 2147468783, 2147468507,
+    2147467919, 2147467067, 2147466683, 2147466359, 2147465267, 2147464043, 2147463299, 2147462579,
 )  # fmt: skip
 
 # Products of a 16-bit limb and a residue below 2^31, 32 of them, stay below 2^53: exact in float64.
@@ -53,23 +56,27 @@ class PrimeField:
             return np.zeros(np.matmul(low, wide).shape, np.int64)
         return np.asarray(total)
 
-    def power(self, base: Residues | int, exponent: Residues | int) -> Residues:
+    def power(
+        self, base: Residues | int, exponent: Residues | int, modulus: int | None = None
+    ) -> Residues:
         """base^exponent, elementwise, by squaring."""
+        m = modulus or self.p
         base, exponent = np.broadcast_arrays(
-            np.asarray(base, np.int64) % self.p, np.asarray(exponent, np.int64)
+            np.asarray(base, np.int64) % m, np.asarray(exponent, np.int64)
         )
         base, exponent = base.copy(), exponent.copy()
         result = np.ones(base.shape, np.int64)
         while exponent.any():
             odd = (exponent & 1).astype(bool)
-            result = np.where(odd, result * base % self.p, result)
-            base = base * base % self.p
+            result = np.where(odd, result * base % m, result)
+            base = base * base % m
             exponent >>= 1
         return result
 
-    def inverse(self, a: Residues) -> Residues:
+    def inverse(self, a: Residues, modulus: int | None = None) -> Residues:
         """1 / a, elementwise; 0 where a is 0, which the caller must have ruled out."""
-        return self.power(a, self.p - 2)
+        m = modulus or self.p
+        return self.power(a, m - 2, m)
 
     def exp(self, exponent: Residues) -> Residues:
         """w^exponent, for exponents modulo q."""
@@ -85,6 +92,13 @@ class PrimeField:
         powers = np.array([pow(2, int(k), m) for k in places], np.int64)
         factors = powers[which].reshape(shift.shape) if shift.size else shift
         return np.asarray(whole % m * factors % m)
+
+    def embed_integers(
+        self, array: npt.NDArray[np.integer], modulus: int | None = None
+    ) -> Residues:
+        """Integers and booleans as residues, exactly, also those beyond 2^53."""
+        wide = array.astype(np.uint64 if array.dtype.kind == "u" else np.int64)
+        return np.asarray(wide % wide.dtype.type(modulus or self.p), np.int64)
 
 
 def mix(*parts: Residues | int) -> npt.NDArray[np.uint64]:

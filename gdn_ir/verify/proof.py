@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import common
 
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import Fact, static_shape
@@ -17,6 +16,7 @@ from gdn_ir.graph_view import trip_counts
 from gdn_ir.modular.algebra import Algebra, CannotDecide
 from gdn_ir.modular.element import Element, Operand
 from gdn_ir.modular.interpreter import Interpreter
+from gdn_ir.modular.near_constants import NearConstants
 from gdn_ir.modular.one_node import OneNode
 from gdn_ir.modular.points import LOG2_BOUND, MOST_TRIALS, random_point, random_seed, unknowns
 from gdn_ir.modular.unsupported import UnsupportedOp
@@ -46,7 +46,8 @@ class Verdict:
         seed: reproduces them.
         sampled: inputs that are no floats: equal for as many random values of them as there were
             trials, which the bound does not cover.
-        unified: pairs of constants up to 2 ulp apart that were taken for one number.
+        unified: pairs of constants up to 2 ulp apart that were taken for one number, and of
+            numbers with the reciprocals that they were taken for.
     """
 
     status: Status
@@ -85,11 +86,10 @@ def prove(
             some that the other lacks.
         assumes: facts under which they are to be equal; `strictly-lower` zeroes the unknowns on
             and above the diagonal.
-        seed: of the points; drawn afresh if None, together with the prime. Trip counts of Loops
+        seed: of the points; drawn afresh if None, together with the primes. Trip counts of Loops
             are no part of it: those are small numbers around the usual factors of unrolling.
         log2_bound: log2 of the chance of error that is small enough.
     """
-    before, after = _typed(before), _typed(after)
     for value in (*before.graph.inputs, *after.graph.inputs):
         if static_shape(value) is None:
             reason = f"input '{value.name}' has shape {value.shape}"
@@ -102,11 +102,12 @@ def prove(
     counts = trip_counts(before)
     least = len(_TRIPS) if counts else _LEAST_TRIALS
     total, trial = 0.0, 0
+    constants, settled = NearConstants(), False
     while trial < least or total > log2_bound:
         if trial == MOST_TRIALS:
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
             return Verdict("UNDECIDED", reason, shapes, total, trial, seed)
-        point = random_point(seed, trial)
+        point = random_point(seed, trial, constants)
         try:
             feeds = unknowns([*before.graph.inputs, *after.graph.inputs], point, lower)
             for name in counts:
@@ -119,12 +120,16 @@ def prove(
             return Verdict("UNSUPPORTED", str(error), shapes, seed=seed)
         except CannotDecide as error:
             return Verdict("UNDECIDED", str(error), shapes, seed=seed)
+        if not settled:  # both models' constants have been seen now
+            settled = True
+            if constants.settle():
+                continue
         difference = _first_difference(before, point, results)
         if difference is not None:
             status, reason = difference
-            if status == "DIFFERENT" and point.constants_may_be_rounded:
+            if status == "DIFFERENT" and constants.precision > 0:
                 apart = rounding.distance(before, after, lower)
-                if apart <= rounding.MOST:
+                if apart <= rounding.MOST_UNITS * constants.precision:
                     status = "UNDECIDED"
                     reason += f", by no more than constants may be rounded: {apart:.1e} of scale"
             return Verdict(status, reason, shapes, trials=trial + 1, seed=seed)
@@ -140,17 +145,8 @@ def prove(
         for value in (*before.graph.inputs, *after.graph.inputs)
         if value.dtype is not None and not value.dtype.is_floating_point()
     )
-    unified = tuple(sorted(point.unified))
+    unified = tuple(sorted(constants.unified))
     return Verdict("PROVED", "", shapes, total, trial, seed, tuple(sampled), unified)
-
-
-def _typed(model: ir.Model) -> ir.Model:
-    """The model with all types known, without which integers cannot be told from reals."""
-    if all(value.dtype is not None for node in model.graph for value in node.outputs):
-        return model
-    copy = model.clone()
-    common.ShapeInferencePass()(copy)
-    return copy
 
 
 def _shapes_text(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -14,8 +14,8 @@ import onnx_ir as ir
 from gdn_ir import runtime
 from gdn_ir.evaluate import Array, CannotEvaluate, evaluate
 
-# Ten units in the last place of float32: what a few rounded constants may add up to.
-MOST = 1e-6
+# In the last place of the constants' type: what a few rounded ones may add up to.
+MOST_UNITS = 8
 
 
 def distance(before: ir.Model, after: ir.Model, strictly_lower: Collection[str]) -> float:
@@ -50,6 +50,6 @@ def _apart(old: Array, new: Array) -> float:
     if old.dtype.kind != "f":
         return 0.0 if np.array_equal(old, new) else np.inf
     finite = np.isfinite(old)
-    scale = np.abs(old[finite]).max(initial=0) or 1.0
+    scale = max(np.abs(old[finite]).max(initial=0), np.abs(new[finite]).max(initial=0)) or 1.0
     same = np.array_equal(old[~finite], new[~finite], equal_nan=True)
     return float(np.abs(old - new)[finite].max(initial=0) / scale) if same else np.inf

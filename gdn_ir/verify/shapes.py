@@ -40,11 +40,12 @@ def symbols(model: ir.Model) -> list[str]:
 
 
 def _symbol(size: ir.SymbolicDim, axis: int) -> str:
-    if size.value is None:
-        return f"?{axis}"
-    if size.value.startswith(_INFERRED) or not size.value.isidentifier():
-        return _INFERRED  # a formula, such as (S + 63) // 64
-    return size.value
+    return f"?{axis}" if size.value is None else size.value
+
+
+def _counts(name: str) -> bool:
+    """Whether the dimension counts chunks, as far as its name tells: (S + 63) // 64, or none."""
+    return name.startswith(_INFERRED) or not (name.isidentifier() or name.startswith("?"))
 
 
 def choices(names: Iterable[str]) -> Iterator[Sizes]:
@@ -53,19 +54,30 @@ def choices(names: Iterable[str]) -> Iterator[Sizes]:
     if not small:
         yield {}
     for name in small:
-        for length in COUNTS if name == _INFERRED else LENGTHS:
+        for length in COUNTS if _counts(name) else LENGTHS:
             yield {**small, name: length}
 
 
-def _fitting(model: ir.Model, tried: list[Sizes], names: Sequence[str]) -> list[Sizes]:
-    """Those sizes that the model can have; if not all, one for all too: two may name one length."""
+def _fitting(model: ir.Model, names: Sequence[str]) -> list[Sizes]:
+    """The sizes that the model can have; if not all that differ fit, also such as are alike."""
+    tried = list(choices(names))
     fitting = [sizes for sizes in tried if _fits(bind(model, sizes))]
     if len(fitting) < len(tried):
-        lengths = COUNTS if set(names) == {_INFERRED} else LENGTHS
-        alike: list[Sizes] = [dict.fromkeys(names, length) for length in lengths]
-        fitting += [sizes for sizes in alike if _fits(bind(model, sizes))]
+        for sizes in _alike(names):
+            if sizes not in fitting and _fits(bind(model, sizes)):
+                fitting.append(sizes)
     # If no size fits, or an op has no value in float64, the proof says what is wrong.
     return fitting or tried
+
+
+def _alike(names: Sequence[str]) -> Iterator[Sizes]:
+    """One size for all dimensions that inference named, then one for all: two may be one length."""
+    counts = [name for name in names if _counts(name)]
+    named = [name for name in names if name not in counts]
+    for sizes in choices([*named, *counts[:1]]):
+        yield {name: sizes[counts[0] if name in counts else name] for name in names}
+    for length in LENGTHS if named else COUNTS:
+        yield dict.fromkeys(names, length)
 
 
 def _fits(model: ir.Model) -> bool:
@@ -111,7 +123,7 @@ def prove_at_shapes(
     assumes = tuple(assumes)
     seed = random_seed() if seed is None else seed
     proved: list[Verdict] = []
-    tried = _fitting(before, list(choices(names)), names)
+    tried = _fitting(before, names)
     # The chances add up.
     bound = LOG2_BOUND - math.log2(len(tried))
     for sizes in tried:

@@ -1,7 +1,8 @@
 """Mutation harness: not one wrong graph may be called equal to the right one.
 
 Each mutant is a graph with a single wrong edit. The proof must refute it, or it must be a true
-no-op: equal to the original in float64 on inputs of several kinds.
+no-op: equal to the original in float64 on inputs of several kinds. `pytest --junitxml FILE` lists
+those, each with what absorbs the edit.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import onnx_ir as ir
 import pytest
 from fixture_files import load_fixture
 from mutations import mutations
+from survivors import why
 
 from gdn_ir.evaluate import evaluate
 from gdn_ir.models.baseline import build_unrolled
@@ -89,7 +91,7 @@ def check_mutants(
     count: int,
     gate: Callable[..., Verdict | Comparison],
 ) -> list[str]:
-    """Tries `count` valid mutants of `right` against `original`; returns the true no-ops."""
+    """Tries `count` valid mutants of `right` against `original`; returns the no-ops, and why."""
     assert gate(original, right).status == "PROVED"
     feeds = list(inputs(original))
     truths = _results(original, feeds)
@@ -107,7 +109,7 @@ def check_mutants(
             refuted += 1
         else:
             assert _equal(truths, results), f"accepted though wrong: {where}"
-            harmless.append(where)
+            harmless.append(f"{where}: {why(right, mutant, feeds[0])}")
         if refuted + len(harmless) == count:
             return harmless
     raise AssertionError(f"only {refuted + len(harmless)} mutants, {invalid} invalid")

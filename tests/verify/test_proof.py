@@ -9,6 +9,7 @@ import pytest
 from gdn_ir import pipeline
 from gdn_ir.facts import Fact
 from gdn_ir.models.baseline import build_unrolled
+from gdn_ir.modular.prime_field import SAFE_PRIMES
 from gdn_ir.optimizer import optimize
 from gdn_ir.verify.proof import LOG2_BOUND, prove
 
@@ -152,6 +153,80 @@ def test_what_rounded_constants_may_explain_is_undecided():
     assert prove(model(one), model(e.format(2.7181))).status == "DIFFERENT"
 
 
+THIRD = "c = Constant<value_float = 3.0>() k = Constant<value_float = 0.33333334>() "
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_rounded_reciprocal_beside_the_division_is_itself(order):
+    both = model(THIRD + "a = Div(x, c) b = Mul(y, k) z = Add(a, b)")
+    products = model(THIRD + "a = Mul(x, k) b = Mul(y, k) z = Add(a, b)")
+    verdict = prove(*[both, products][::order])
+    assert verdict.status == "UNDECIDED"
+    assert "no more than constants may be rounded" in verdict.reason
+    # x / 3 - 0.33333334 x is not 0, small as it is.
+    remainder = model(THIRD + "a = Div(x, c) b = Mul(x, k) z = Sub(a, b)")
+    zero = model("z = Sub(x, x)")
+    assert prove(*[remainder, zero][::order]).status == "DIFFERENT"
+
+
+def typed(text: str, dtype: str) -> ir.Model:
+    return ir.from_onnx_text(f"{HEADER}g ({dtype}[3,3] x) => ({dtype}[3,3] z) {{ {text} }}")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "third", "status"),
+    [
+        ("double", 1 / 3, "PROVED"),
+        ("double", 0.3333333333333, "DIFFERENT"),
+        ("float16", 0.33325195, "UNDECIDED"),
+        ("float16", 0.25, "DIFFERENT"),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_division_in_other_precisions(dtype, third, status, order):
+    texts = [
+        f"w = Constant<value = double {{3.0}}>() c = Cast<to = {ir.DataType[dtype.upper()].value}>(w) z = Div(x, c)",
+        f"w = Constant<value = double {{{third}}}>() c = Cast<to = {ir.DataType[dtype.upper()].value}>(w) z = Mul(x, c)",
+    ]
+    assert prove(*[typed(text, dtype) for text in texts][::order]).status == status
+
+
+def test_large_constants_a_rounding_apart_are_undecided():
+    ones = np.full((70, 70), np.float32(0.1))
+    models = []
+    for up in (0, 1, 100):
+        made = model("z = Mul(x, w)", "float[70,70] x, float[70,70] w")
+        made.graph.outputs[0].shape = ir.Shape([70, 70])
+        weights = made.graph.inputs.pop()
+        array = ones.copy()
+        array[3, 5] *= np.float32(1 + up * 2**-23)
+        weights.const_value = ir.tensor(array)
+        made.graph.register_initializer(weights)
+        models.append(made)
+    assert prove(models[0], models[1]).status == "UNDECIDED"
+    assert prove(models[0], models[2]).status == "DIFFERENT"
+
+
+def test_a_positive_multiple_of_a_mask_is_the_mask():
+    filled = "s = Shape(x) i = Constant<value = float {-inf}>() f = Expand(i, s) o = Constant<value_int = 1>() m = Trilu<upper = 1>(f, o) t = Constant<value_float = 2.0>() "
+    masked = model(filled + "a = Add(x, m) b = Mul(a, t) z = Exp(b)", "float[3,3] x")
+    outside = model(filled + "b = Mul(x, t) a = Add(b, m) z = Exp(a)", "float[3,3] x")
+    assert prove(masked, outside).status == "PROVED"
+    negative = model(
+        filled.replace("2.0", "-2.0") + "a = Add(x, m) b = Mul(a, t) z = Exp(b)", "float[3,3] x"
+    )
+    assert prove(negative, outside).status == "UNDECIDED"
+
+
+@pytest.mark.parametrize("index", [0, 7, 31])
+def test_a_coefficient_that_vanishes_modulo_one_prime(index):
+    texts = [
+        f"c = Constant<value = double {{{k}.0}}>() z = Mul(x, c)" for k in (SAFE_PRIMES[index], 0)
+    ]
+    models = [typed(text, "double") for text in texts]
+    assert {prove(*models, seed=seed).status for seed in range(32)} == {"DIFFERENT"}
+
+
 @pytest.mark.parametrize(
     ("first", "second", "status"),
     [("0", "1", "DIFFERENT"), ("0", "0", "PROVED")],
@@ -263,6 +338,89 @@ def test_optional_inputs_are_told_apart():
 )  # fmt: skip
 def test_integers_round(before, after):
     assert prove(model(before), model(after)).status != "PROVED"
+
+
+FUNCTION = """<ir_version: 10, opset_import: ["": 20, "l": 1]>
+g (float[3,3] x, int64[3,3] i) => (float[3,3] z) {{ {main} }}
+<domain: "l", opset_import: ["": 20]>
+f (a) => (b) {{ {body} }}"""
+TWO = "t = Constant<value_int = 2>() "
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (TWO + "c = Cast<to = 7>(a) d = Div(c, t) e = Mul(d, t) b = Cast<to = 1>(e)", "c = Cast<to = 7>(a) b = Cast<to = 1>(c)"),
+        ("n = Constant<value_int = 1>() c = CastLike(a, n) b = Cast<to = 1>(c)", "n = Constant<value = bool {1}>() c = CastLike(a, n) b = Cast<to = 1>(c)"),
+        ("c = Equal(a, a) d = Not(c) e = Cast<to = 6>(c) f = Cast<to = 6>(d) h = Sub(e, f) j = Add(h, f) b = Cast<to = 1>(j)", "c = Equal(a, a) d = Cast<to = 6>(c) b = Cast<to = 1>(d)"),
+    ],
+    ids=["quotient", "cast-like", "predicates"],
+)  # fmt: skip
+def test_integers_of_untyped_bodies_round(first, second):
+    models = [
+        ir.from_onnx_text(FUNCTION.format(main="z = l.f(x)", body=body)) for body in (first, second)
+    ]
+    assert prove(*models).status == "UNDECIDED"
+
+
+def test_what_depends_on_integer_inputs_does_not_round_in_bodies_either():
+    constants = "t = Constant<value_float = 0.1>() s = Constant<value_float = 0.7>() "
+    bodies = [
+        constants + f"c = Mul(a, {p}) d = Mul(c, {q}) b = Identity(d)" for p, q in ("ts", "st")
+    ]
+    called = [
+        ir.from_onnx_text(
+            FUNCTION.format(main="h = Cast<to = 1>(i) w = l.f(h) z = Add(x, w)", body=body)
+        )
+        for body in bodies
+    ]
+    assert prove(*called).status == "PROVED"
+    loop = """u = Constant<value_int = 2>() e = Constant<value = bool {{1}}>() h = Cast<to = 1>(i)
+      w = Loop (u, e, h) <body = r (int64 n, bool on, float[3,3] a) => (bool on2, float[3,3] b) {{
+        on2 = Identity(on) {} }}> z = Add(x, w)"""
+    looped = [model(loop.format(body), "float[3,3] x, int64[3,3] i") for body in bodies]
+    assert prove(*looped).status == "PROVED"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("z = Where(c, x, y)", "z = Identity(x)"),
+        ("z = Where(c, x, y)", "z = Identity(y)"),
+        ("a = Cast<to = 1>(i) z = Add(x, a)", "b = Abs(i) a = Cast<to = 1>(b) z = Add(x, a)"),
+        ("a = Cast<to = 1>(i) z = Add(x, a)", "k = Constant<value_int = 200>() b = Min(i, k) a = Cast<to = 1>(b) z = Add(x, a)"),
+    ],
+)  # fmt: skip
+def test_one_boolean_takes_both_values_and_integers_are_negative_and_large(before, after, seed):
+    inputs = "float[3,3] x, float[3,3] y, bool c, int64[3,3] i"
+    assert prove(model(before, inputs), model(after, inputs), seed=seed).status == "DIFFERENT"
+
+
+def test_division_by_an_integer_input():
+    before = "a = Cast<to = 1>(i) z = Div(x, a)"
+    after = "a = Cast<to = 1>(i) b = Reciprocal(a) z = Mul(x, b)"
+    inputs = "float[3,3] x, int64[1] i"
+    assert prove(model(before, inputs), model(after, inputs), seed=5).status == "PROVED"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["k = Constant<value_int = 0>() z = CumSum<exclusive = 1>(x, k)", "z = Softmax<axis = 0>(x)"],
+)
+def test_nothing_to_sum_up(text):
+    models = [ir.from_onnx_text(f"{HEADER}g (float[0,3] x) => (float[0,3] z) {{ {text} }}")] * 2
+    assert prove(*models).status == "PROVED"
+
+
+def test_a_function_of_another_opset_is_unsupported():
+    text = FUNCTION.format(main="z = l.f(x)", body="b = Neg(a)")
+    old = ir.from_onnx_text(
+        text.replace('"l", opset_import: ["": 20]', '"l", opset_import: ["": 11]')
+    )
+    verdict = prove(old, old)
+    assert verdict.status == "UNSUPPORTED"
+    assert "of opset 11, not the model's" in verdict.reason
 
 
 def test_two_constants_of_one_model_stay_two():

@@ -41,8 +41,17 @@ def test_what_counts_chunks_is_tried_small(name):
     for model in models:
         for value in model.graph.inputs:
             value.shape = ir.Shape([name, 3])
-    assert symbols(models[0]) == ["unk__"]
+    assert symbols(models[0]) == [name]
     assert lengths_tried(prove_at_shapes(*models)) == list(COUNTS)
+
+
+def test_two_lengths_that_inference_named_are_two():
+    texts = ["n = Shape (a) m = Shape (b) z = Sub (n, n) y = Add (n, z)", "y = Shape (b)"]
+    models = [
+        model_of(f"g (float[unk__0,3] a, float[unk__1,3] b) => (int64[2] y) {{ {text} }}")
+        for text in texts
+    ]
+    assert prove_at_shapes(*models).status == "DIFFERENT"
 
 
 def test_a_length_at_which_they_differ():

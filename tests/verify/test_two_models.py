@@ -10,6 +10,7 @@ from onnx_text import LOOP, model_of
 from gdn_ir.models.baseline import build_unrolled
 from gdn_ir.optimizer import optimize
 from gdn_ir.verify.equivalence import EQUAL_BY_HASH, compare
+from gdn_ir.verify.shapes import bind
 from gdn_ir.verify.two_models import verify_models
 
 SIZE = {"seq": 24, "chunk": 8, "heads": 2, "head_dim": 8}
@@ -40,6 +41,17 @@ def test_two_exports_of_one_rule_are_proved_equal():
     assert found.comparison.outputs["o"].status == "PROVED"
     assert found.comparison.outputs["o"].log2_bound <= -40
     assert all(error.is_accepted for error in found.errors)
+
+
+@pytest.mark.slow
+def test_a_scan_over_tokens_is_the_chunk_form():
+    scan, chunks = bind(load_fixture("scan_tokens"), {"T": 128}), load_fixture("hf_fill_inf")
+    for pair in ((scan, chunks), (chunks, scan)):
+        found = compare(*pair)
+        assert {name: verdict.status for name, verdict in found.outputs.items()} == {
+            "o": "PROVED", "final_state": "PROVED",
+        }  # fmt: skip
+        assert all(verdict.log2_bound <= -40 for verdict in found.outputs.values())
 
 
 def test_what_loses_digits_on_equal_tokens_is_not_accepted():
