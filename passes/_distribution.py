@@ -47,15 +47,13 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
         if node in free and (is_work(node) or any(p in moved for p in _producers([node]))):
             moved.add(node)
     late = _late(repeat, body, moved, is_counted)
-    reads = _producers(late)
     crossing = _crossing(repeat, late, free)
-    freed = sum(row.producer() in late for row in repeat.rows)
-    if len(crossing) > freed + 1:
-        late, reads, crossing = set(), set(), []  # much more would be collected than before
+    if not _is_worth_it(repeat, late, crossing):
+        late, crossing = set(), []
     if not moved and not late:
         return None
     before = _with_ancestors(moved, free)
-    after = late | (_with_ancestors(reads & free, free) - before)
+    after = late | (_with_ancestors(_producers(late) & free, free) - before)
     return Distribution(
         [node for node in body if node in before],
         moved,
@@ -135,11 +133,15 @@ def _crossing(repeat: Repeat, late: set[ir.Node], free: set[ir.Node]) -> list[ir
             )
             if inside:
                 found[value] = None
-    # What is collected must have one shape: a carried value may grow from step to step.
-    if any(static_shape(value) is None or value.dtype is None for value in found):
-        late.clear()
-        return []
     return list(found)
+
+
+def _is_worth_it(repeat: Repeat, late: set[ir.Node], crossing: list[ir.Value]) -> bool:
+    """Whether the values that late nodes read can be collected, and are not many more than now."""
+    # A carried value may grow from step to step, and what is collected has one shape.
+    if any(static_shape(value) is None or value.dtype is None for value in crossing):
+        return False
+    return len(crossing) <= 1 + sum(row.producer() in late for row in repeat.rows)
 
 
 def _with_ancestors(nodes: set[ir.Node], among: set[ir.Node]) -> set[ir.Node]:
