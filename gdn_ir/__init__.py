@@ -5,6 +5,7 @@ model, report = gdn_ir.optimize("model.onnx")
 gdn_ir.save(model, "model.opt.onnx")
 """
 
+from gdn_ir.bench import Measured, bench
 from gdn_ir.model_file import BadModel, load, save
 from gdn_ir.optimizer import optimize
 from gdn_ir.pipeline import BadPipeline
@@ -17,8 +18,10 @@ __version__ = "0.1.0"
 __all__ = [
     "BadModel",
     "BadPipeline",
+    "Measured",
     "Report",
     "VerificationFailed",
+    "bench",
     "load",
     "optimize",
     "render",

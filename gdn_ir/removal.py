@@ -14,10 +14,16 @@ def erase(graph: ir.Graph, node: ir.Node) -> None:
 
     onnx_ir detaches the node but not its bodies, whose captures would count as uses for ever.
     """
-    for inner in walk(inner for body in bodies(node) for inner in body):
+    for body in bodies(node):
+        release(body)
+    graph.remove(node, safe=True)
+
+
+def release(body: ir.Graph) -> None:
+    """Ends all uses that a body, which nothing needs any more, makes of any value."""
+    for inner in walk(body):
         for index in range(len(inner.inputs)):
             inner.replace_input_with(index, None)
-    graph.remove(node, safe=True)
 
 
 def remove_dead(graph: ir.Graph, nodes: Sequence[ir.Node], keep: Collection[ir.Value] = ()) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -26,19 +27,31 @@ _ERRORS_ONLY = 3
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
+Provider = Literal["cpu", "cuda"]
+_PROVIDERS: dict[Provider, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
 class RunFailed(RuntimeError):
     """ONNX Runtime cannot build or run the model; says what it said, in one line."""
 
 
 @contextmanager
 def session(
-    model: ir.Model | str | os.PathLike[str], *, threads: int | None = None
+    model: ir.Model | str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    provider: Provider = "cpu",
 ) -> Iterator[ort.InferenceSession]:
-    """A CPU session without spinning threads, released at the end of the block.
+    """A session without spinning threads, released at the end of the block.
 
     Raises:
-        RunFailed: ONNX Runtime rejects the model, or fails in the block.
+        RunFailed: ONNX Runtime has no such provider, rejects the model, or fails in the block.
     """
+    wanted = _PROVIDERS[provider]
+    if wanted not in ort.get_available_providers():
+        raise RunFailed(
+            f"this onnxruntime has no {wanted}; for cuda, install onnxruntime-gpu in its place"
+        )
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     # Idle threads of one session spin on the cores that another one needs.
@@ -47,7 +60,10 @@ def session(
     options.intra_op_num_threads = threads or usable_cores()
     try:
         with _loadable(model) as source:
-            opened = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            opened = ort.InferenceSession(source, options, providers=[wanted])
+        # What fails to start is left out by ONNX Runtime without an error.
+        if opened.get_providers()[0] != wanted:
+            raise RunFailed(f"{wanted} does not start; see that its libraries and driver are found")
         yield opened
     except Exception as error:
         if not type(error).__module__.startswith("onnxruntime"):
@@ -89,13 +105,18 @@ def _weights(model: ir.Model) -> list[ir.TensorProtocol]:
     return [tensor for tensor in tensors if tensor is not None]
 
 
-def run(model: ir.Model | str | os.PathLike[str], feeds: Mapping[str, Array]) -> list[Array]:
+def run(
+    model: ir.Model | str | os.PathLike[str],
+    feeds: Mapping[str, Array],
+    *,
+    provider: Provider = "cpu",
+) -> list[Array]:
     """Runs the model once and returns its outputs in order.
 
     Raises:
         RunFailed: as `session`.
     """
-    with session(model) as opened:
+    with session(model, provider=provider) as opened:
         outputs: list[Array] = opened.run(None, dict(feeds))
     return outputs
 
@@ -145,6 +166,7 @@ def time_interleaved(
     rounds: int = 7,
     runs: int = 3,
     threads: int | None = None,
+    provider: Provider = "cpu",
 ) -> list[Timing]:
     """Times models against each other on a machine that may be noisy.
 
@@ -154,7 +176,7 @@ def time_interleaved(
     times: list[list[float]] = [[] for _ in models]
     for _ in range(rounds):
         for model, inputs, collected in zip(models, feeds, times, strict=True):
-            with session(model, threads=threads) as opened:
+            with session(model, threads=threads, provider=provider) as opened:
                 opened.run(None, dict(inputs))
                 for _ in range(runs):
                     start = time.perf_counter()

@@ -40,9 +40,10 @@ def staged(
 
     Returns the outputs that something needs.
     """
-    total = _total(emit, repeat)
-    run = _Run(emit, repeat, total, steady, _needed(repeat))
-    left, base = total, None
+    steps = total(emit, repeat)
+    run = _Run(emit, repeat, steps, steady, _needed(repeat))
+    left: ir.Value = steps
+    base: ir.Value | None = None
     state = _State(run.start, list(repeat.initial))
     parts: list[list[ir.Value]] = []
     for factor in factors:
@@ -56,7 +57,7 @@ def staged(
     results = dict(enumerate(state.carried))
     for index, collected in zip(run.needed, zip(*parts, strict=True), strict=True):
         joined = collected[0] if len(parts) == 1 else emit.op("Concat", *collected, axis=0)
-        results[len(repeat.initial) + index] = _placed(emit, repeat, index, joined)
+        results[len(repeat.initial) + index] = placed(emit, repeat, index, joined)
     needed = repeat.outputs
     return [results[i] for i, value in enumerate(repeat.node.outputs) if value in needed]
 
@@ -230,7 +231,7 @@ def _needed(repeat: Repeat) -> list[int]:
     return [i for i, value in enumerate(repeat.node.outputs[count:]) if value in needed]
 
 
-def _total(emit: Emitter, repeat: Repeat) -> ir.Value:
+def total(emit: Emitter, repeat: Repeat) -> ir.Value:
     """The number of all steps, a scalar."""
     if not repeat.is_loop:
         axis = repeat.integers("scan_input_axes", len(repeat.scanned))[0]
@@ -259,7 +260,7 @@ def _stack_rows(body: Emitter, rows: Sequence[ir.Value]) -> ir.Value:
     return stacked
 
 
-def _placed(emit: Emitter, repeat: Repeat, index: int, rows: ir.Value) -> ir.Value:
+def placed(emit: Emitter, repeat: Repeat, index: int, rows: ir.Value) -> ir.Value:
     """What a Loop collects, in the order and along the axis in which a Scan does."""
     if repeat.integers("scan_output_directions", len(repeat.rows))[index]:
         backward = (np.array([-1]), np.array([_END.min]), np.array([0]), np.array([-1]))

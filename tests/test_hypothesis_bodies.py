@@ -257,3 +257,9 @@ def test_every_pass_leaves_what_a_graph_computes(text, proto, n):
 def test_unrolling_passes_both_gates(proto):
     model = ir.from_proto(proto)
     gdn_ir.optimize(model, passes="static-unroll{factor=2},cse,identity,dce")
+
+
+@settings(max_examples=12, **SETTINGS)
+@given(proto=graphs())
+def test_hoisting_passes_both_gates(proto):
+    gdn_ir.optimize(ir.from_proto(proto), passes="infer-shapes,hoist-chunk-work,cse,identity,dce")

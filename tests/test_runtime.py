@@ -179,7 +179,7 @@ def test_timing_interleaves_the_models(monkeypatch):
 
     def watched(model, **options):
         order.append(models.index(model))
-        assert options == {"threads": 1}
+        assert options == {"threads": 1, "provider": "cpu"}
         return opened(model, **options)
 
     monkeypatch.setattr(runtime, "session", watched)

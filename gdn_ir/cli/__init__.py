@@ -10,7 +10,7 @@ import traceback
 import typer
 
 from gdn_ir import __version__
-from gdn_ir.cli import build, demo, inspect, optimize, passes, render, run, verify
+from gdn_ir.cli import bench, build, demo, inspect, optimize, passes, render, run, verify
 from gdn_ir.cli.printing import print_json
 from gdn_ir.cli.rejected import Rejected
 from gdn_ir.runtime import RunFailed
@@ -41,7 +41,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-for module in (demo, build, inspect, optimize, verify, render, run, passes):
+for module in (demo, build, inspect, optimize, verify, render, run, bench, passes):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,20 +21,25 @@ from gdn_ir.models.reference import adversarial_inputs, recurrence
 from gdn_ir.observers import count_nodes
 from gdn_ir.optimizer import optimize
 from gdn_ir.report import Report
+from gdn_ir.runtime import Timing
+from gdn_ir.visualizations.walkthrough import walkthrough
 
+# For each model its figures by name.
+Columns = Mapping[str, Mapping[str, Any]]
 _SIZE: dict[str, Any] = {"batch": 1, "seq": 512, "heads": 8, "head_dim": 128}
 
 
 def command(
     out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where to write the two models; made if missing.")
+        Path,
+        typer.Option(metavar="FOLDER", help="Where to write models and pictures; made if missing."),
     ] = Path("demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Build the baseline, optimize, gate, run, and print a table of both."""
+    """Build the baseline, optimize, gate, run, draw, and print a table of both."""
     place.make_folder(out)
     with Progress(console=console(), disable=as_json, transient=True) as progress:
-        task = progress.add_task("building the baseline", total=4)
+        task = progress.add_task("building the baseline", total=5)
         baseline = build_unrolled(**_SIZE, mask="fill-zero")
         progress.update(task, advance=1, description="optimizing and gating")
         optimized, report = optimize(baseline)
@@ -47,8 +52,23 @@ def command(
         progress.update(task, advance=1, description="timing")
         feeds = _float32(adversarial_inputs(**_SIZE)["random"], baseline)
         timings = runtime.time_interleaved(list(models.values()), [feeds, feeds])
+        columns = _columns(models, timings, errors)
+        progress.update(task, advance=1, description="drawing")
+        page = walkthrough(out, baseline, optimized, report, _head(columns, report))
         progress.update(task, advance=1)
-    columns = {
+    if as_json:
+        print_json({"size": _SIZE, **columns, "page": str(page), "report": report.to_json()})
+        return
+    _print(columns, report, paths)
+    print_line(f"wrote {page}, with a picture of each rewrite: read this next")
+
+
+def _columns(
+    models: Mapping[str, ir.Model],
+    timings: Sequence[Timing],
+    errors: Mapping[str, Mapping[str, float]],
+) -> Columns:
+    return {
         name: {
             "nodes": count_nodes(model),
             "serial steps": serial_steps(model.graph),
@@ -59,22 +79,36 @@ def command(
         }
         for (name, model), timing in zip(models.items(), timings, strict=True)
     }
-    if as_json:
-        print_json({"size": _SIZE, **columns, "report": report.to_json()})
-        return
-    _print(columns, report, paths)
 
 
-def _print(
-    columns: Mapping[str, Mapping[str, Any]], report: Report, paths: Mapping[str, Path]
-) -> None:
+def _title() -> str:
     size = ", ".join(f"{name} {value}" for name, value in _SIZE.items())
+    return f"Gated delta rule, {size}, float32, CPU"
+
+
+def _rows(columns: Columns) -> list[list[str]]:
     before, after = columns["baseline"], columns["optimized"]
-    rows = [
+    return [
         [row, _text(before[row]), _text(after[row]), _gain(before[row], after[row])]
         for row in before
     ]
-    print_table(f"Gated delta rule, {size}, float32, CPU", ["", *columns, "gain"], rows)
+
+
+def _head(columns: Columns, report: Report) -> Iterator[str]:
+    yield f"# {_title()}"
+    yield ""
+    yield "What `gdn-ir demo` built (`baseline.onnx`) and what it made of it (`optimized.onnx`):"
+    yield ""
+    for line in (["", *columns, "gain"], ["---"] * (len(columns) + 2), *_rows(columns)):
+        yield f"| {' | '.join(line)} |"
+    yield ""
+    yield "Errors are the largest, relative to the largest output, against the float64 recurrence."
+    yield f"The pipeline was `{report.pipeline}`."
+    yield "Do the same with a model of yours: `gdn-ir optimize model.onnx -o model.opt.onnx`."
+
+
+def _print(columns: Columns, report: Report, paths: Mapping[str, Path]) -> None:
+    print_table(_title(), ["", *columns, "gain"], _rows(columns))
     print_line(f"pipeline: {report.pipeline}")
     print_proofs(report)
     print_line("errors: largest, relative to the largest output, against the float64 recurrence")

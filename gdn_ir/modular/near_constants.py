@@ -38,7 +38,7 @@ class NearConstants:
     number stands for 1/d if it is 1/d rounded, only the other model divides by d, and the other has
     no such number. What is ambiguous stays exact.
 
-    Both models must have been seen, by one evaluation each, before anything has a meaning.
+    Both models must have been seen, by one evaluation each, before `settle` gives any a meaning.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,8 @@ class NearConstants:
                 seen.rounded[f"1/{divisor}"] = _precision(array)
 
     def settle(self) -> bool:
-        """Decides what stands for what; whether any constant has another meaning now."""
+        """Decides what stands for what; whether any constant has another meaning than before."""
+        before = [dict(meaning) for meaning in (*self._near, *self._inverse_of)]
         for i, (own, other) in enumerate((self._seen, self._seen[::-1])):
             # Of two near numbers the second model's is taken for the first's.
             near = _nearest(own, sorted(other.numbers.keys() - own.numbers.keys())) if i else {}
@@ -116,7 +117,7 @@ class NearConstants:
                 for x, d in _one_each(_inverses(own, other)).items()
                 if x not in self._near[i] and x not in self._near[1 - i].values()
             }
-        return any((*self._near, *self._inverse_of))
+        return before != [*self._near, *self._inverse_of]
 
     def meaning(self, numbers: Array) -> Array:
         """The numbers, float64, with those that are taken for others replaced."""

@@ -102,7 +102,7 @@ def prove(
     counts = trip_counts(before)
     least = len(_TRIPS) if counts else _LEAST_TRIALS
     total, trial = 0.0, 0
-    constants, settled = NearConstants(), False
+    constants = NearConstants()
     while trial < least or total > log2_bound:
         if trial == MOST_TRIALS:
             reason = f"the bound is 2^{total:.0f} after {trial} trials"
@@ -120,10 +120,10 @@ def prove(
             return Verdict("UNSUPPORTED", str(error), shapes, seed=seed)
         except CannotDecide as error:
             return Verdict("UNDECIDED", str(error), shapes, seed=seed)
-        if not settled:  # both models' constants have been seen now
-            settled = True
-            if constants.settle():
-                continue
+        if constants.settle():
+            # Seen at this point for the first time, such as those of a branch: from the start.
+            total, trial = 0.0, 0
+            continue
         difference = _first_difference(before, point, results)
         if difference is not None:
             status, reason = difference

@@ -1,6 +1,7 @@
 """The command line as a user meets it: what it prints, what it writes, what it exits with."""
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -798,10 +799,16 @@ def test_demo(cli, tmp_path):
         "pipeline: ",
     ):
         assert words in result.out
-    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [
-        "baseline.onnx",
-        "optimized.onnx",
-    ]
+    written = {path.name for path in (tmp_path / "demo").iterdir()}
+    pictures = {
+        "dataflow.svg", "no-ops.svg", "exp-mask.svg", "exp-mask-2.svg", "parallel-inverse.svg",
+        "scatter-to-concat.svg", "flatten-matmul.svg",
+    }  # fmt: skip
+    assert pictures | {"baseline.onnx", "optimized.onnx", "README.md"} <= written
+    page = (tmp_path / "demo" / "README.md").read_text()
+    shown = re.findall(r"!\[[^]]*(?:\[[^]]*\])?[^]]*\]\(([^)]+)\)", page)
+    assert set(shown) == {name for name in written if name.endswith(".svg")}
+    assert "63 serial steps; 883 -> 37 nodes, PROVED (2^-" in page
 
 
 # --- Printing -------------------------------------------------------------------------------------

@@ -169,6 +169,15 @@ def test_a_rounded_reciprocal_beside_the_division_is_itself(order):
     assert prove(*[remainder, zero][::order]).status == "DIFFERENT"
 
 
+def test_constants_of_a_loop_that_does_not_run_at_first():
+    loop = """e = Constant<value = bool {{1}}>() z = Loop (n, e, x) <body = r
+      (int64 i, bool on, float[3,3] a) => (bool on2, float[3,3] b) {{ on2 = Identity(on) {} }}>"""
+    bodies = (THIRD + "b = Div(a, c)", THIRD + "b = Mul(a, k)")
+    verdict = prove(*(model(loop.format(body), "float[3,3] x, int64 n") for body in bodies))
+    assert verdict.status == "PROVED", verdict
+    assert verdict.unified == ((1 / 3, float(np.float32(1 / 3))),)
+
+
 def typed(text: str, dtype: str) -> ir.Model:
     return ir.from_onnx_text(f"{HEADER}g ({dtype}[3,3] x) => ({dtype}[3,3] z) {{ {text} }}")
 

@@ -1,0 +1,266 @@
+"""hoist-chunk-work: what the state does not go through leaves a Loop or Scan."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from pass_checks import before_and_after, checked, declines, optimized
+from rule_error import assert_is_the_rule
+from small_graphs import parse
+
+import gdn_ir
+from gdn_ir import targets
+from gdn_ir.models.baseline import build_rule
+from gdn_ir.models.rule_form import RuleForm
+from gdn_ir.verify.shapes import prove_at_shapes
+
+PASS = "hoist-chunk-work"
+TIDY = f"infer-shapes,{PASS},identity,cse,dce,infer-shapes"
+
+# Linear attention by chunks of 4 tokens, all of it inside of the loop; w scales, as a capture.
+STEP = """
+    k_t = Transpose <perm = [0, 2, 1]> (k_i)
+    scores = MatMul (q_i, k_t)
+    scaled = Mul (scores, w)
+    low = Trilu <upper = 0> (scaled)
+    inside = MatMul (low, v_i)
+    from_state = MatMul (q_i, state)
+    out = Add (from_state, inside)
+    written = MatMul (k_t, v_i)
+    next = Add (state, written)
+"""
+READ = """
+    q_i = Gather <axis = 1> (q, i)
+    k_i = Gather <axis = 1> (k, i)
+    v_i = Gather <axis = 1> (v, i)
+"""
+COUNT = "sizes = Shape (q) n = Gather (sizes, one)"
+CONSTANTS = """int64 one = {1}, int64 four = {4}, int64[1] fours = {4}, int64[1] zeroth = {0},
+  int64[1] middle = {1}, bool yes = {1}"""
+
+
+def loop(step=STEP, read=READ, going="Identity (on)", count=COUNT, start="", number="int64 i"):
+    return parse(f"""g (float[2,N,4,4] q, float[2,N,4,4] k, float[2,N,4,4] v, float[2,4,4] s0,
+        float w) => (float[2,4,4] s, float[N,2,4,4] o) <{CONSTANTS}> {{
+      {count}
+      s, o = Loop (n, {start}, s0) <body = b ({number}, bool on, float[2,4,4] state)
+          => (bool go, float[2,4,4] next, float[2,4,4] out) {{
+        go = {going} {read} {step}
+      }}>
+    }}""")
+
+
+def feeds(trips):
+    rng = np.random.default_rng(trips)
+    made = {name: rng.standard_normal((2, trips, 4, 4)).astype(np.float32) for name in "qkv"}
+    made["s0"] = rng.standard_normal((2, 4, 4)).astype(np.float32)
+    return {**made, "w": np.array(0.5, np.float32)}
+
+
+def body_of(model):
+    (node,) = [node for node in model.graph if node.op_type in ("Loop", "Scan")]
+    return [inner.op_type for inner in node.attributes["body"].as_graph()]
+
+
+def proved(outcome):
+    for rewrite in outcome.rewrites:
+        verdict = prove_at_shapes(rewrite.before, rewrite.after, rewrite.assumes)
+        assert verdict.status == "PROVED", verdict
+    assert outcome.rewrites
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 7])
+def test_only_the_state_stays_in_a_loop(trips):
+    outcome = checked(TIDY, loop(), feeds(trips))
+    # The state, what is written to it, and the state again, which the output reads.
+    assert sorted(body_of(outcome.model)) == ["Add", "Gather", "Identity", "Identity"]
+    assert outcome.ops["MatMul"] == 4
+    (rewrite,) = outcome.rewrites
+    assert rewrite.found == "Loop of 13 nodes: 5 nodes run before it, 2 after it"
+
+
+def test_both_gates_at_several_lengths():
+    _, report = gdn_ir.optimize(loop(), passes=TIDY)
+    (proof,) = [p for p in report.proofs if p.pass_text == PASS]
+    assert proof.verdict.status == "PROVED"
+    lengths = {error.sample for error in report.region_errors}
+    assert {"random, length 1", "random, length 5"} <= lengths
+
+
+SCAN = """g (float[{q}] q, float[{k}] k, float[N,2,4,4] v, float[2,4,4] s0, float w)
+    => (float[2,4,4] s, float[{o}] o) {{
+  s, o = Scan (s0, q, k, v) <num_scan_inputs = 3, scan_input_axes = [{qa}, {ka}, 0],
+      scan_input_directions = [{qd}, 0, 0], scan_output_axes = [{oa}],
+      scan_output_directions = [{od}],
+      body = b (float[2,4,4] state, float[2,4,4] q_i, float[2,4,4] k_i, float[2,4,4] v_i)
+      => (float[2,4,4] next, float[2,4,4] out) {{ {step} }}>
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("axes", "directions"), [((0, 1, 0), (0, 0)), ((2, 0, 1), (1, 1)), ((-1, -4, -1), (0, 1))]
+)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_scan_of_any_axes_and_directions(axes, directions, steps):
+    rows = [[*([2, 4, 4][: axis % 4]), "N", *[2, 4, 4][axis % 4 :]] for axis in axes]
+    q, k, o = (",".join(map(str, row)) for row in rows)
+    names = dict(zip(("qa", "ka", "oa", "qd", "od"), (*axes, *directions), strict=True))
+    model = parse(SCAN.format(step=STEP, q=q, k=k, o=o, **names))
+    rng = np.random.default_rng(steps)
+    shapes = {
+        name: [steps if s == "N" else s for s in row]
+        for name, row in zip("qk", rows[:2], strict=True)
+    }
+    made = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    made |= {"v": rng.standard_normal((steps, 2, 4, 4)), "s0": rng.standard_normal((2, 4, 4))}
+    given = {name: array.astype(np.float32) for name, array in made.items()}
+    outcome = checked(TIDY, model, {**given, "w": np.array(2, np.float32)})
+    assert sorted(body_of(outcome.model)) == ["Add", "Identity"]
+    proved(outcome)
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["a = MatMul (q_i, state) next = Add (a, k_i)", "a = Neg (state) next = Concat <axis = 1> (a)"],
+    ids=["all goes through it", "nothing is read"],
+)
+def test_what_the_state_goes_through_stays(step):
+    outcome = checked(PASS, loop(f"{step} out = Identity (next)"), feeds(2))
+    assert outcome.rewrites == []
+
+
+def test_what_is_not_known_stays_with_what_it_leads_to():
+    step = STEP.replace(
+        "low = Trilu <upper = 0> (scaled)", "low = LpNormalization <axis = 1> (scaled)"
+    )
+    outcome = checked(TIDY, loop(step), feeds(3))
+    body = body_of(outcome.model)
+    assert "LpNormalization" in body
+    assert body.count("MatMul") < 4, "the rest goes"
+
+
+def test_random_numbers_stay():
+    step = STEP.replace(
+        "low = Trilu <upper = 0> (scaled)", "r = RandomUniformLike (scaled) low = Mul (r, scaled)"
+    )
+    model = loop(step)
+    after, _ = gdn_ir.optimize(model, passes=TIDY, verify="none")
+    assert "RandomUniformLike" in body_of(after)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"going": "Less (i, four)"}, "its condition may stop it early"),
+        ({"start": "yes", "going": "Not (on)"}, "its condition may stop it early"),
+    ],
+)
+def test_a_loop_that_may_stop_early_is_declined(options, reason):
+    (declined,) = declines(PASS, loop(**options))
+    assert reason in declined
+
+
+def test_a_loop_without_a_trip_count_is_declined():
+    model = loop(going="Less (i, four)")
+    *_, node = model.graph
+    node.replace_input_with(0, None)
+    (declined,) = declines(PASS, model)
+    assert "it has no trip count" in declined
+
+
+def test_counts_and_numbers_of_rank_1():
+    read = READ + "".join(f"{x} = Squeeze ({x}1, middle)\n" for x in ("q_i", "k_i", "v_i"))
+    for x in "qkv":
+        read = read.replace(f"{x}_i = Gather", f"{x}_i1 = Gather")
+    count = "sizes = Shape (q) n = Gather (sizes, middle)"
+    model = loop(read=read, count=count, number="int64[1] i")
+    outcome = checked(TIDY, model, feeds(3))
+    assert "MatMul" not in body_of(outcome.model)
+
+
+def test_constant_work_and_a_row_of_it():
+    step = """
+      c = MatMul (s0, s0)
+      d = Mul (q_i, w)
+      e = Softmax <axis = -1> (d)
+      m = ReduceSum <keepdims = 0> (e, zeroth)
+      next = Add (state, c)
+      u = Unsqueeze (m, zeroth)
+      out = Add (u, e)
+    """
+    outcome = checked(TIDY, loop(step), feeds(3))
+    # What is the same in each step is captured, and the output is made without the loop.
+    assert sorted(body_of(outcome.model)) == ["Add", "Identity"]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "a, b = Split <axis = 1, num_outputs = 2> (q_i) c = Concat <axis = 1> (b, a) x = Exp (c)",
+        "p = Pad (q_i, pads) e = Exp (p) x = Slice (e, none, fours, middle)",
+        "c = CumSum (q_i, one) x = Exp (c)",
+        "y = Reshape (q_i, flat) e = Exp (y) x = Reshape (e, square)",
+        "j = Gather <axis = 1> (q_i, pick) x = Exp (j)",
+        "b = Greater (q_i, k_i) e = Where (b, q_i, w) x = Exp (e)",
+        "m = ReduceMax <keepdims = 1> (q_i, axes) x = Sub (q_i, m)",
+        "r = Gather <axis = 0> (table, i) x = Mul (q_i, r)",
+    ],
+)
+def test_ops_along_axes_of_a_step(work):
+    text = f"{work} next = Add (state, x) out = Identity (next)"
+    more = """, int64[6] pads = {0,1,0,0,0,0}, int64[1] none = {0}, int64[2] flat = {8, 4},
+      int64[3] square = {2, 4, 4}, int64[4] pick = {3, 1, 1, 0}, int64[1] axes = {-1},
+      float[3,4] table = {1,2,3,4,5,6,7,8,9,10,11,12}"""
+    model = parse(
+        f"""g (float[2,N,4,4] q, float[2,N,4,4] k, float[2,N,4,4] v, float[2,4,4] s0, float w)
+          => (float[2,4,4] s, float[N,2,4,4] o) <{CONSTANTS}{more}> {{
+        {COUNT}
+        s, o = Loop (n, , s0) <body = b (int64 i, bool on, float[2,4,4] state)
+            => (bool go, float[2,4,4] next, float[2,4,4] out) {{
+          go = Identity (on) {READ} {text}
+        }}>
+      }}"""
+    )
+    outcome = checked(TIDY, model, feeds(3))
+    assert not {"Exp", "Sub", "Mul"} & set(body_of(outcome.model))
+
+
+def test_windows_of_tokens_where_the_number_of_steps_is_known():
+    read = """
+      first = Mul (i, four)
+      start = Unsqueeze (first, zeroth)
+      end = Add (start, fours)
+    """ + "".join(f"{x}_i = Slice ({x}, start, end, middle)\n" for x in "qkv")
+    text = f"""g (float[2,12,4] q, float[2,12,4] k, float[2,12,4] v, float[2,4,4] s0, float w)
+        => (float[2,4,4] s, float[3,2,4,4] o) <{CONSTANTS}, int64 n = {{3}}> {{
+      s, o = Loop (n, , s0) <body = b (int64 i, bool on, float[2,4,4] state)
+          => (bool go, float[2,4,4] next, float[2,4,4] out) {{ go = Identity (on) {read} {STEP} }}>
+    }}"""
+    model = parse(text)
+    assert optimized(PASS, model).rewrites == [], "a Slice may take less at the end"
+    for node in model.graph[0].attributes["body"].as_graph():
+        if node.op_type == "Slice":  # as exporters note down
+            node.outputs[0].shape = ir.Shape([2, 4, 4])
+    outcome = checked(TIDY, model)
+    assert body_of(outcome.model).count("MatMul") == 0
+    proved(outcome)
+    # Of a number of steps that is not known, the last window may be cut.
+    unknown = text.replace(", int64 n = {3}", "").replace("float w)", "float w, int64 n)")
+    assert optimized(PASS, parse(unknown)).rewrites == []
+
+
+@pytest.mark.parametrize("mask", ["fill-inf", "fill-zero"])
+@pytest.mark.parametrize("seq", [None, 40])
+def test_the_rule(mask, seq):
+    case = {"heads": 2, "key_heads": 1, "head_dim": 4, "state": True}
+    model = build_rule(RuleForm("loop", mask=mask, chunk=16), seq=seq, **case)
+    passes = f"{targets.load('portable').pipeline},{PASS},identity,cse,dce"
+    optimized, report = gdn_ir.optimize(model, passes=passes)
+    (record,) = [record for record in report.passes if record.pass_text == PASS]
+    assert len(record.rewrites) == 1
+    assert {proof.verdict.status for proof in report.proofs} == {"PROVED"}
+    assert body_of(optimized).count("MatMul") == 2, "of 4: the state read, and written to"
+    assert_is_the_rule(optimized, case, 40)
+
+
+def test_golden(golden):
+    golden(f"{PASS}.txt").check(before_and_after(TIDY, loop()))
