@@ -136,8 +136,8 @@ class FuseTailConcat(Pass):
         for ends in sibling_chains.classes(graph):
             for group in _groups(ends, self.width // (tail_of(ends[0]) or self.width)):
                 siblings = sibling_chains.together(tuple(group))
-                if siblings is None or not siblings.saves:
-                    continue
+                if siblings is None or not siblings.outputs or not siblings.saves:
+                    continue  # of dead nodes there are no outputs
                 reason = siblings.clash(graph)
                 if reason is not None:
                     yield Declined(str(self), group[0].name or "", reason)

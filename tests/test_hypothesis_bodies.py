@@ -19,7 +19,7 @@ PIPELINES = (
     *sorted(pipeline.registry()),
     "static-unroll{factor=2}",
     "static-unroll{factor=3:2 limit=1}",
-    "static-unroll{factor=2},fold-constants,cse,identity,dce",
+    "static-unroll{factor=2},identity,fold-constants,cse,identity,fold-constants,cse,dce",
     targets.load("portable").pipeline,
 )
 VECTOR, ROWS = [2], [3, 2]
