@@ -47,8 +47,8 @@ class FuseTailConcat(Pass):
 
     Cost: those copies; (a) holds n times as many coefficients. Fewer and wider ops are what NPUs
     with wide vectors want. On ONNX Runtime's CPU, 2 cores, copies eat the gain: the baseline of
-    eight inverses a chunk runs 1.04 times as fast, what `portable` makes of it .8 times. In no
-    target's pipeline.
+    eight inverses a chunk (8 heads of 64, 512 tokens) runs 1.04 times as fast, what `portable`
+    makes of it .8 times. In no target's pipeline.
 
     Source: tail-axis concatenation of tiles, as PyPTO's kernels do it for 16 by 16 inverses.
     """

@@ -10,6 +10,7 @@ import gdn_ir
 from gdn_ir.models.baseline import build_rule
 from gdn_ir.models.rule_form import RuleForm
 from gdn_ir.verify.shapes import prove_at_shapes
+from gdn_ir.visualizations.counts import count
 
 PASS = "fuse-tail-concat"
 FORM = RuleForm("unrolled", inverse="blocks", chunk=128)
@@ -52,6 +53,18 @@ def test_eight_inverses_become_two_and_then_one():
     assert (before, after) == (206, 103)
     eight = (f"8 row-by-row inverses of {shape}, one chain of 16 by 128", 8 * ROWS, one_chain(8))
     assert rewrites(PASS, model)[0] == eight
+
+
+def test_copies_in_and_out_are_what_a_hand_counts():
+    model = build_rule(FORM, seq=128, **CASE)
+    _, report = gdn_ir.optimize(model, passes=PASS, verify="none")
+    rewrite = report.passes[0].rewrites[0]
+    before, after = count(rewrite.before), count(rewrite.after)
+    # Each of 15 rows of 8 tiles is gathered and sliced three times, and scattered twice.
+    assert (before.copies_in, before.copies_out) == (8 * 15 * 4, 8 * 15 * 2)
+    # 14 steps gather coefficients, slice those and X, and append a row; then there are the first
+    # rows, the Split at the end, and two Concats of all tiles.
+    assert (after.copies_in, after.copies_out) == (14 * 3 + 2, 14 + 2)
 
 
 @pytest.mark.parametrize("width", [32, 64, 128])
