@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import onnx_ir as ir
@@ -11,8 +11,7 @@ import onnx_ir as ir
 from gdn_ir.emitter import Emitter, Operand
 from gdn_ir.facts import static_shape
 from gdn_ir.matching import OpIndex, array_of
-from gdn_ir.passes._side_by_side import agree, cut, needs
-from gdn_ir.passes._tail_local import tail_of
+from gdn_ir.passes._side_by_side import agree, cut
 from gdn_ir.region import is_constant
 
 
@@ -56,31 +55,24 @@ class Products:
         values = dict.fromkeys([*self.operands, self.common])
         return [value for value in values if not is_constant(value)]
 
-    @property
-    def width(self) -> int:
-        """Of all results side by side."""
-        return sum(tail_of(value) or 0 for value in self.results)
+    def some(self, results: Collection[ir.Value]) -> Products:
+        """Those that make these results."""
+        nodes = (node for node in self.nodes if node.outputs[0] in results)
+        return Products(tuple(nodes), self.shared)
 
-    def misfit(self) -> str | None:
-        """Why the operands cannot be put together; None if they can."""
-        results = self.results
-        matrices = [self.common, *self.operands]
+    def misfit_of(self, one: ir.Value, other: ir.Value) -> str | None:
+        """Why what makes two of the results cannot be one MatMul; None if it can."""
+        pair = self.some((one, other))
+        matrices = [pair.common, *pair.operands]
         if any(value.shape is None or len(value.shape) < 2 for value in matrices):
             return "the rank of an operand is below 2 or not known"
-        if not all(isinstance(size, int) for size in self._sizes()) or not agree(
-            results, but=self.axis
+        if not all(isinstance(size, int) for size in pair._sizes()) or not agree(
+            pair.results, but=pair.axis
         ):
             return "the shapes of the results are not known to be equal but for one axis"
-        if agree(self.operands, but=self.axis):
-            return None
-        if None in map(static_shape, self.operands):
+        if not agree(pair.operands, but=pair.axis) and None in map(static_shape, pair.operands):
             return "the batch axes of the operands are not known to be equal"
         return None
-
-    def clash(self, graph: ir.Graph) -> str | None:
-        """Why they cannot run at the same time; None if they can."""
-        late = needs(self.operands, set(self.nodes), graph)
-        return None if late is None else f"'{late.name}' needs what another of them makes"
 
     def emit(self, emit: Emitter) -> list[ir.Value]:
         """The one MatMul, and its pieces."""
@@ -123,8 +115,3 @@ def groups(graph: ir.Graph) -> Iterator[Products]:
         for nodes in found.values():
             if len(nodes) > 1:
                 yield Products(tuple(nodes), shared)
-
-
-def subset(products: Products, nodes: Sequence[ir.Node]) -> Products:
-    """Some of them."""
-    return Products(tuple(nodes), products.shared)

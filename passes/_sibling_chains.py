@@ -110,8 +110,12 @@ class Siblings:
             if role == "shape":
                 *others, width = static_shape(column[0]) or ()
                 operands.append(np.array([*others, width * len(column)]))
+            elif role == "absent":
+                operands.append(None)
+            elif role == "same" or (role == "across" and _is_one(values)):
+                operands.append(values[0])  # what stands side by side elsewhere stands alone here
             else:
-                operands.append(known.get(values, values[0]) if values else None)
+                operands.append(known[values])
         return emit.like(node, *operands)
 
 

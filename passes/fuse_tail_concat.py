@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import ClassVar, TypeVar
+from itertools import chain
+from typing import ClassVar
 
 import onnx_ir as ir
 
@@ -21,11 +21,11 @@ from gdn_ir.passes import _sibling_chains as sibling_chains
 from gdn_ir.passes._row_inverses import Form, RowInverse
 from gdn_ir.passes._side_by_side import agree, cut, needs
 from gdn_ir.passes._tail_local import tail_of
+from gdn_ir.passes._tile_groups import Alone, tile_groups
 from gdn_ir.passes._trip_samples import small_sample
 from gdn_ir.region import Region, replace
 from gdn_ir.rewrite import Declined, Rewrite, Sample
-
-T = TypeVar("T")
+from gdn_ir.wording import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,26 +68,22 @@ class FuseTailConcat(Pass):
         for graph in scopes(model):
             yield from self._inverses(model, graph, forms)
             graph.sort()
-            yield from self._one_by_one(graph, partial(self._chains, model, graph))
-            yield from self._one_by_one(graph, partial(self._products, model, graph))
+            yield from self._one_by_one(model, graph)
 
-    def _one_by_one(
-        self, graph: ir.Graph, find: Callable[[], Iterator[Rewrite | Declined]]
-    ) -> Iterator[Rewrite | Declined]:
-        """What `find` finds, looked for anew after each rewrite; each refusal once."""
-        told: set[Declined] = set()
-        changed = True
-        while changed:
-            changed = False
-            for event in find():
+    def _one_by_one(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
+        """Chains and products, looked for anew after each rewrite, since one makes others alike."""
+        refusals: list[Declined] = []
+        while True:
+            refusals.clear()
+            for event in chain(self._chains(model, graph), self._products(model, graph)):
                 if isinstance(event, Rewrite):
-                    changed = True
                     yield event
                     graph.sort()
                     break
-                if event not in told:
-                    told.add(event)
-                    yield event
+                refusals.append(event)
+            else:
+                yield from refusals
+                return
 
     def _inverses(
         self, model: ir.Model, graph: ir.Graph, forms: dict[str, Form | None]
@@ -99,18 +95,27 @@ class FuseTailConcat(Pass):
                 found.append(inverse)
             elif inverse is not None:
                 yield Declined(str(self), steps.tail.name or "", inverse)
-        for alike in _alike(found):
-            most = self.width // alike[0].shape[-1]
-            for group in _groups(alike, most):
-                A = [inverse.A for inverse in group]
-                nodes = {node for inverse in group for node in inverse.region.nodes}
-                late = needs(A, nodes, graph)
-                if late is not None:
-                    where = group[0].tail.name or ""
-                    reason = f"'{late.name}', which one inverts, needs the inverse of another"
-                    yield Declined(str(self), where, reason)
-                    continue
+        by_tail = {inverse.tail: inverse for inverse in found}
+
+        def misfit(one: ir.Value, other: ir.Value) -> str | None:
+            pair = by_tail[one], by_tail[other]
+            if pair[0].form == pair[1].form and agree([inverse.A for inverse in pair]):
+                return None
+            return "no other row-by-row inverse has its shape, type and form"
+
+        # A list: the graph is unsorted after the first rewrite.
+        for tails in list(tile_groups(list(by_tail), graph, misfit=misfit, width=self.width)):
+            if isinstance(tails, Alone):
+                yield self._alone(tails)
+                continue
+            group = [by_tail[tail] for tail in tails]
+            nodes = {node for inverse in group for node in inverse.region.nodes}
+            late = needs([inverse.A for inverse in group], nodes, graph)
+            if late is None:
                 yield self._join_inverses(model, group)
+                continue
+            reason = f"'{late.name}', which one inverts, needs what the loop of another makes"
+            yield Declined(str(self), tails[0].name or "", reason)
 
     def _join_inverses(self, model: ir.Model, group: Sequence[RowInverse]) -> Rewrite:
         squares, tails = [i.A for i in group], [i.tail for i in group]
@@ -134,31 +139,47 @@ class FuseTailConcat(Pass):
 
     def _chains(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
         for ends in sibling_chains.classes(graph):
-            for group in _groups(ends, self.width // (tail_of(ends[0]) or self.width)):
+            whole = sibling_chains.together(tuple(ends))
+            worth = whole is not None and bool(whole.outputs) and whole.saves
+            groups = tile_groups(ends, graph, misfit=lambda one, other: None, width=self.width)
+            for group in groups:
+                if isinstance(group, Alone):
+                    if worth:
+                        yield self._alone(group)
+                    continue
                 siblings = sibling_chains.together(tuple(group))
-                if siblings is None or not siblings.outputs or not siblings.saves:
+                if siblings is None or not siblings.outputs:
                     continue  # of dead nodes there are no outputs
-                reason = siblings.clash(graph)
-                if reason is not None:
-                    yield Declined(str(self), group[0].name or "", reason)
+                found = f"{len(group)} chains of {counted(siblings.ops, 'op')}"
+                where = group[0].name or ""
+                if not siblings.saves:
+                    if siblings.ops > 1:
+                        reason = "as many copies would put them together and cut them apart"
+                        yield Declined(str(self), where, f"{found}: {reason}")
+                    continue
+                clash = siblings.clash(graph)
+                if clash is not None:
+                    yield Declined(str(self), where, f"{found}: {clash}")
                     continue
                 region = Region.between(siblings.boundary, siblings.outputs)
-                found = f"{len(group)} chains of {siblings.ops} ops, one of {_wide(group)} columns"
+                found = f"{found}, one of {_wide(group)} columns"
                 yield self._replaced(model, region, siblings.emit, found)
 
     def _products(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
-        for products in shared_operand.groups(graph):
-            side = ("left", "right")[products.shared]
-            found = f"{len(products.nodes)} products with one {side} operand"
-            reason = products.misfit() or products.clash(graph)
-            if reason is None and products.width > self.width and products.shared == 0:
-                reason = f"side by side they have {products.width} columns; width={self.width}"
-            if reason is not None:
-                where = products.results[0].name or ""
-                yield Declined(str(self), where, f"{found}: {reason}")
-                continue
-            region = Region.between(products.boundary, products.results)
-            yield self._replaced(model, region, products.emit, found)
+        for sharing in shared_operand.groups(graph):
+            side, width = (("left", self.width), ("right", None))[sharing.shared]
+            groups = tile_groups(sharing.results, graph, misfit=sharing.misfit_of, width=width)
+            for group in groups:
+                if isinstance(group, Alone):
+                    yield self._alone(group, f"product with a shared {side} operand: ")
+                    continue
+                products = sharing.some(group)
+                region = Region.between(products.boundary, products.results)
+                found = f"{len(group)} products with one {side} operand"
+                yield self._replaced(model, region, products.emit, found)
+
+    def _alone(self, alone: Alone, what: str = "") -> Declined:
+        return Declined(str(self), alone.tile.name or "", f"{what}{alone.reason}")
 
     def _replaced(
         self,
@@ -179,24 +200,6 @@ class FuseTailConcat(Pass):
             assumes=assumes,
             samples=samples or (lambda: small_sample(before)),
         )
-
-
-def _alike(found: Sequence[RowInverse]) -> Iterator[list[RowInverse]]:
-    """Those of one form and shape, in the order in which they were found."""
-    left = list(found)
-    while left:
-        first = left[0]
-        alike = [i for i in left if i.form == first.form and agree([first.A, i.A])]
-        yield alike or [first]
-        left = [i for i in left if i is not first and i not in alike]
-
-
-def _groups(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """As many at a time as fit, two at least."""
-    for start in range(0, len(items), most) if most > 1 else ():
-        group = items[start : start + most]
-        if len(group) > 1:
-            yield group
 
 
 def _wide(values: Sequence[ir.Value]) -> int:
