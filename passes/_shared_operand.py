@@ -64,7 +64,8 @@ class Products:
     def misfit(self) -> str | None:
         """Why the operands cannot be put together; None if they can."""
         results = self.results
-        if any(value.shape is None or len(value.shape) < 2 for value in self.operands):
+        matrices = [self.common, *self.operands]
+        if any(value.shape is None or len(value.shape) < 2 for value in matrices):
             return "the rank of an operand is below 2 or not known"
         if not all(isinstance(size, int) for size in self._sizes()) or not agree(
             results, but=self.axis

@@ -9,9 +9,10 @@ import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter, Operand
 from gdn_ir.evaluate import Array
-from gdn_ir.graph_view import is_onnx, only_consumer, operands
+from gdn_ir.graph_view import has_parameters, is_onnx, only_consumer, operands
 from gdn_ir.matching import array_of
 from gdn_ir.passes._tail_local import tail_of
+from gdn_ir.region import is_constant
 
 
 def agree(values: Sequence[ir.Value], *, but: int | None = None) -> bool:
@@ -109,11 +110,15 @@ def needs(values: Iterable[ir.Value], nodes: set[ir.Node], graph: ir.Graph) -> i
 
 
 def _splits_tail(node: ir.Node) -> bool:
-    return is_onnx(node, "Split") and _is_along_tail(node)
+    if not is_onnx(node, "Split") or not _is_along_tail(node):
+        return False
+    # Sizes that are computed would be one more input of the region, for pieces of unknown size.
+    given = all(value is None or is_constant(value) for value in node.inputs[1:])
+    return given and None not in map(tail_of, node.outputs)
 
 
 def _is_along_tail(node: ir.Node) -> bool:
     attr, value = node.attributes.get("axis"), node.inputs[0]
-    if attr is None or value is None or value.shape is None:
+    if attr is None or has_parameters(node) or value is None or value.shape is None:
         return False
     return attr.as_int() in (-1, len(value.shape) - 1)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape
-from gdn_ir.graph_view import is_onnx
+from gdn_ir.graph_view import has_parameters, is_onnx
 from gdn_ir.matching import array_of
 
 # What an operand is to the tail: it carries it; it is broadcast across it; it says what is done
@@ -41,7 +41,7 @@ def roles(node: ir.Node) -> Roles | None:
     if not is_onnx(node) or len(node.outputs) != 1:
         return None
     width = tail_of(node.outputs[0])
-    if not width:
+    if not width or has_parameters(node):
         return None
     if node.op_type in _ELEMENTWISE:
         found = tuple(_broadcast(value, width) for value in node.inputs)

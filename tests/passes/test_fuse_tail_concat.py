@@ -1,10 +1,12 @@
 """fuse-tail-concat: what is done alike to several tiles is done once, side by side."""
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 from pass_checks import before_and_after, checked, declines, optimized
 from rule_error import assert_is_the_rule
-from small_graphs import inverse_model, parse
+from small_graphs import annotated, inverse_model, parse
 
 import gdn_ir
 from gdn_ir.models.baseline import build_rule
@@ -108,6 +110,15 @@ def test_products_that_stay(text, reason):
     assert any(reason in found for found in reasons), reasons
 
 
+@pytest.mark.parametrize("rows", ["4", "2,4"])
+def test_products_with_a_vector_stay(rows):
+    """Their results lack the axis along which they would be cut apart."""
+    text = f"""g (float[{rows},3] a, float[{rows},3] b, float[3] w)
+      => (float[{rows}] y, float[{rows}] z) {{ y = MatMul (a, w) z = MatMul (b, w) }}"""
+    (reason,) = declines(PASS, parse(text))
+    assert "rank of an operand is below 2" in reason
+
+
 CHAINS = "g (float[3,4] a, float[3,4] b) => (float[3,4] y, float[3,4] z)"
 
 
@@ -181,6 +192,36 @@ def test_in_the_body_of_a_loop_with_captures():
     feeds |= {x: np.linspace(-0.5, 0.5, 12, dtype=np.float32).reshape(3, 4) for x in "aw"}
     outcome = checked(PASS, model, feeds)
     assert outcome.ops["Tanh"] == 1
+
+
+def test_a_chain_cut_at_places_that_are_computed():
+    graph = CHAINS.replace("b)", "b, int64[2] sizes)").replace("[3,4] y", "[3,K] p, float[3,M] q")
+    cut_up = "p, q = Split <axis = -1> (y, sizes)"
+    model = parse(
+        f"{graph} <int64 rows = {{0}}> {{ {chain('a', 'y')} {chain('b', 'z')} {cut_up} }}"
+    )
+    feeds = {"sizes": np.array([1, 3])}
+    feeds |= {x: np.linspace(-0.5, 0.5, 12, dtype=np.float32).reshape(3, 4) for x in "ab"}
+    outcome = checked(PASS, model, feeds)
+    assert (outcome.ops["Tanh"], outcome.ops["Split"]) == (1, 2)
+
+
+def test_what_a_local_function_is_told_in_each_call_stays():
+    def chain(x, result):
+        return f"""{x}1 = LeakyRelu <alpha: float = @slope> ({x}) {x}2 = Exp ({x}1)
+          {x}3 = Tanh ({x}2) {x}4 = Sigmoid ({x}3) {result} = Neg ({x}4)"""
+
+    model = annotated(
+        onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["": 20, "own": 1]>
+          {CHAINS} {{ y, z = own.f <slope = 0.3> (a, b) }}
+          <domain: "own", opset_import: ["": 20]> f <slope> (a, b) => (y, z) {{
+            {chain("a", "y")} {chain("b", "z")} }}""")
+    )
+    (function,) = model.functions.values()
+    for value in (*function.inputs, *(v for node in function for v in node.outputs)):
+        value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([3, 4])
+    outcome = checked(PASS, model)
+    assert (outcome.ops["LeakyRelu"], outcome.ops["Tanh"]) == (2, 1)
 
 
 def test_squares_that_are_not_known_to_be_lower_are_no_inverses():
