@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 
 import onnx_ir as ir
@@ -12,6 +13,10 @@ from gdn_ir.graph_view import operands
 from gdn_ir.passes._batched import can_be_batched, differs_by_step, is_work
 from gdn_ir.passes._repeats import Repeat
 from gdn_ir.region import is_constant
+
+# A chunk's output and the state and values that make it are alike in size; a token's output is
+# far smaller than the state.
+_MOST_TIMES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,11 +142,18 @@ def _crossing(repeat: Repeat, late: set[ir.Node], free: set[ir.Node]) -> list[ir
 
 
 def _is_worth_it(repeat: Repeat, late: set[ir.Node], crossing: list[ir.Value]) -> bool:
-    """Whether the values that late nodes read can be collected, and are not many more than now."""
+    """Whether the values that late nodes read can be collected, and are not much more than now."""
     # A carried value may grow from step to step, and what is collected has one shape.
     if any(static_shape(value) is None or value.dtype is None for value in crossing):
         return False
-    return len(crossing) <= 1 + sum(row.producer() in late for row in repeat.rows)
+    freed = [row for row in repeat.rows if row.producer() in late]
+    return _elements(crossing) <= _MOST_TIMES * _elements(freed)
+
+
+def _elements(values: Iterable[ir.Value]) -> int:
+    """Of one step; 0 for a value of unknown shape."""
+    shapes = map(static_shape, values)
+    return sum(math.prod(shape) for shape in shapes if shape is not None)
 
 
 def _with_ancestors(nodes: set[ir.Node], among: set[ir.Node]) -> set[ir.Node]:

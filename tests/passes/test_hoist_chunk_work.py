@@ -118,6 +118,15 @@ def test_a_scan_of_any_axes_and_directions(axes, directions, steps):
     proved(outcome)
 
 
+def test_the_states_of_all_tokens_are_not_collected():
+    sizes = {"heads": 1, "key_heads": 1, "head_dim": 8}
+    model = build_rule(RuleForm("scan"), seq=None, **sizes)
+    scan = next(n for n in model.graph if n.op_type == "Scan").attributes["body"].as_graph()
+    products = [n.op_type for n in scan].count("ReduceSum")
+    outcome = optimized(PASS, model)
+    assert body_of(outcome.model).count("ReduceSum") == products
+
+
 @pytest.mark.parametrize(
     "step",
     ["a = MatMul (q_i, state) next = Add (a, k_i)", "a = Neg (state) next = Concat <axis = 1> (a)"],
