@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -19,6 +18,7 @@ from gdn_ir.passes import _row_tiles as row_tiles
 from gdn_ir.passes import _shared_operand as shared_operand
 from gdn_ir.passes import _sibling_chains as sibling_chains
 from gdn_ir.passes._row_inverses import Form, RowInverse
+from gdn_ir.passes._sibling_chains import Siblings
 from gdn_ir.passes._side_by_side import agree, cut, needs
 from gdn_ir.passes._tail_local import tail_of
 from gdn_ir.passes._tile_groups import Alone, tile_groups
@@ -72,19 +72,27 @@ class FuseTailConcat(Pass):
             yield from self._one_by_one(model, graph)
 
     def _one_by_one(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
-        """Chains and products, looked for anew after each rewrite, since one makes others alike."""
-        refusals: list[Declined] = []
-        while True:
-            refusals.clear()
-            for event in chain(self._chains(model, graph), self._products(model, graph)):
+        """Chains, products, chains again until none is left, since one makes others alike.
+
+        They are looked for anew after each rewrite. What is refused in the end is told.
+        """
+        finders = (self._chains, self._products)
+        refused: dict[int, list[Declined]] = {}  # by those that find nothing in the graph as it is
+        turn = 0
+        while len(refused) < len(finders):
+            refusals: list[Declined] = []
+            for event in finders[turn](model, graph):
                 if isinstance(event, Rewrite):
                     yield event
                     graph.sort()
+                    refused.clear()
                     break
                 refusals.append(event)
             else:
-                yield from refusals
-                return
+                refused[turn] = refusals
+                turn = (turn + 1) % len(finders)
+        for turn in range(len(finders)):
+            yield from refused[turn]
 
     def _inverses(
         self, model: ir.Model, graph: ir.Graph, forms: dict[str, Form | None]
@@ -141,30 +149,41 @@ class FuseTailConcat(Pass):
     def _chains(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
         for ends in sibling_chains.classes(graph):
             whole = sibling_chains.together(tuple(ends))
-            worth = whole is not None and bool(whole.outputs) and whole.saves
+            if whole is None or not whole.outputs:
+                continue  # of dead nodes there are no outputs
+            if not whole.saves:  # nor do fewer of them
+                if whole.ops > 1 and whole.clash(graph) is None:
+                    yield self._costly(ends, whole)
+                continue
             groups = tile_groups(ends, graph, misfit=lambda one, other: None, width=self.width)
             for group in groups:
                 if isinstance(group, Alone):
-                    if worth:
-                        yield self._alone(group)
-                    continue
-                siblings = sibling_chains.together(tuple(group))
-                if siblings is None or not siblings.outputs:
-                    continue  # of dead nodes there are no outputs
-                found = f"{len(group)} chains of {counted(siblings.ops, 'op')}"
-                where = group[0].name or ""
-                if not siblings.saves:
-                    if siblings.ops > 1:
-                        reason = "as many copies would put them together and cut them apart"
-                        yield Declined(str(self), where, f"{found}: {reason}")
-                    continue
-                clash = siblings.clash(graph)
-                if clash is not None:
-                    yield Declined(str(self), where, f"{found}: {clash}")
-                    continue
-                region = Region.between(siblings.boundary, siblings.outputs)
-                found = f"{found}, one of {_wide(group)} columns"
-                yield self._replaced(model, region, siblings.emit, found)
+                    yield self._alone(group)
+                else:
+                    yield from self._join_chains(model, graph, group)
+
+    def _join_chains(
+        self, model: ir.Model, graph: ir.Graph, ends: Sequence[ir.Value]
+    ) -> Iterator[Rewrite | Declined]:
+        siblings = sibling_chains.together(tuple(ends))
+        if siblings is None or not siblings.outputs:
+            return
+        if not siblings.saves:
+            yield self._costly(ends, siblings)
+            return
+        found = f"{len(ends)} chains of {counted(siblings.ops, 'op')}"
+        clash = siblings.clash(graph)
+        if clash is not None:
+            yield Declined(str(self), ends[0].name or "", f"{found}: {clash}")
+            return
+        region = Region.between(siblings.boundary, siblings.outputs)
+        found = f"{found}, one of {_wide(ends)} columns"
+        yield self._replaced(model, region, siblings.emit, found)
+
+    def _costly(self, ends: Sequence[ir.Value], siblings: Siblings) -> Declined:
+        found = f"{len(ends)} chains of {counted(siblings.ops, 'op')}"
+        reason = "as many copies would put them together and cut them apart"
+        return Declined(str(self), ends[0].name or "", f"{found}: {reason}")
 
     def _products(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
         for sharing in shared_operand.groups(graph):
