@@ -77,15 +77,28 @@ def can_be_batched(node: ir.Node) -> bool:
 
 
 class Batch:
-    """Emits nodes of a body with the step as an axis before all others.
+    """Emits nodes of one step with the step as an axis before all others.
 
-    Values of the scope around the body, and what follows from those alone, have no such axis.
+    Values of the scope around it, and what follows from those alone, have no such axis.
+
+    Args:
+        emit: takes the nodes.
+        count: how many steps there are, if that is known.
+
+    Attributes:
+        of_steps: values of one step, and what they are for all steps.
+        number: the value that is the number of the step, if there is one.
     """
 
-    def __init__(self, emit: Emitter, body: ir.Graph) -> None:
-        self._emit, self._body = emit, body
+    def __init__(self, emit: Emitter, count: int | None) -> None:
+        self._emit = emit
+        # An open number of steps has a name, so that later passes see that it is one number.
+        self.steps: int | ir.SymbolicDim = ir.SymbolicDim(f"{emit.prefix}/steps")
+        if count is not None:
+            self.steps = count
         self._alike: dict[ir.Value, ir.Value] = {}
         self.of_steps: dict[ir.Value, ir.Value] = {}
+        self.number: ir.Value | None = None
 
     def __getitem__(self, value: ir.Value) -> ir.Value:
         """The value for all steps, or the one that it is in each of them."""
@@ -110,7 +123,7 @@ class Batch:
         for result, value in zip(node.outputs, emitted, strict=True):
             value.type = result.type
             sizes = map(_known, result.shape or ())
-            value.shape = ir.Shape(sizes if alike else [None, *sizes])
+            value.shape = ir.Shape(sizes if alike else [self.steps, *sizes])
             (self._alike if alike else self.of_steps)[result] = value
 
     def _split(self, node: ir.Node) -> tuple[ir.Value, ...]:
@@ -175,10 +188,17 @@ class Batch:
         attr = node.attributes.get("axis")
         axis = (0 if attr is None else attr.as_int()) % (rank(data) or 1)
         if data not in self.of_steps:
+            if self._is_each(indices, data, axis):
+                return to_front(self._emit, self[data], axis, rank(data) or 1)
             return self._taken(data, self[indices], axis, 1 + (rank(indices) or 0))
         if indices not in self.of_steps:
             return self._emit.op("Gather", self[data], self[indices], axis=axis + 1)
         raise AssertionError("a choice by step out of what differs by step is split off before")
+
+    def _is_each(self, indices: ir.Value, data: ir.Value, axis: int) -> bool:
+        """Whether the steps take all there is along the axis, each the piece of its number."""
+        size = None if data.shape is None else data.shape[axis]
+        return indices is self.number and rank(indices) == 0 and size == self.steps != 0
 
     def _slice(self, node: ir.Node, axis: int, size: int) -> ir.Value:
         """A window of constant size that begins where the step says, or anywhere, of each step."""

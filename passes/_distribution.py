@@ -51,6 +51,7 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
     for node in body:
         if node in free and (is_work(node) or any(p in moved for p in _producers([node]))):
             moved.add(node)
+    moved -= last_transposes(body, moved)
     late = _late(repeat, body, moved, is_counted)
     crossing = _crossing(repeat, late, free)
     if not _is_worth_it(repeat, late, crossing):
@@ -66,6 +67,17 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
         late,
         crossing,
     )
+
+
+def last_transposes(nodes: Iterable[ir.Node], moved: set[ir.Node]) -> set[ir.Node]:
+    """Transposes among `moved` that others read: runtimes fold them into a product beside them."""
+    found: set[ir.Node] = set()
+    for node in reversed(list(nodes)):
+        if node not in moved or node.op_type != "Transpose" or node.outputs[0].is_graph_output():
+            continue
+        if any(user not in moved or user in found for user, _ in node.outputs[0].uses()):
+            found.add(node)
+    return found
 
 
 def _free(repeat: Repeat, body: Iterable[ir.Node], is_counted: bool) -> set[ir.Node]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from gdn_ir.graph_view import scopes
 from gdn_ir.matching import OpIndex
 from gdn_ir.pass_base import Pass
 from gdn_ir.passes import _repeats as repeats
+from gdn_ir.passes import _step_copies as step_copies
 from gdn_ir.passes._batched import Batch, rank, to_front
 from gdn_ir.passes._distribution import Distribution, distribution
 from gdn_ir.passes._repeats import Folded, Repeat
@@ -22,7 +24,7 @@ from gdn_ir.passes._stages import placed, total
 from gdn_ir.passes._trip_samples import samples_of_lengths, small_sample
 from gdn_ir.region import Region, replace
 from gdn_ir.removal import release
-from gdn_ir.rewrite import Declined, Rewrite
+from gdn_ir.rewrite import Declined, Rewrite, Sample
 from gdn_ir.wording import counted
 
 _END = np.iinfo(np.int64)
@@ -71,29 +73,56 @@ class HoistChunkWork(Pass):
                 if parts is not None:
                     yield self._rewrite(model, repeat, parts, folded)
             graph.sort()
+            yield from self._copies(model, graph)
+            graph.sort()
 
     def _rewrite(
         self, model: ir.Model, repeat: Repeat, parts: Distribution, folded: Folded
     ) -> Rewrite | Declined:
-        node = repeat.node
         reason = _refusal(repeat, folded)
         if reason is not None:
             return Declined(str(self), repeat.outputs[0].name or "", reason)
         region = Region.between(repeats.boundary(repeat), repeat.outputs)
-        before, after = replace(
-            model, region, lambda emit: _distributed(emit, repeat, parts), tag=str(self)
-        )
-        known = repeats.trips(repeat, folded) is not None
-        where = before.graph.outputs[0].name or ""
+        known = repeats.trips(repeat, folded)
         moved = f"{counted(len(parts.moved), 'node')} run before it, {len(parts.late)} after it"
+        return self._replaced(
+            model,
+            region,
+            lambda emit: _distributed(emit, repeat, parts, known),
+            f"{repeat.node.op_type} of {counted(repeat.size, 'node')}: {moved}",
+            small_sample if known is not None else partial(samples_of_lengths, lengths=_LENGTHS),
+        )
+
+    def _copies(self, model: ir.Model, graph: ir.Graph) -> Iterator[Rewrite | Declined]:
+        for copies in step_copies.find(graph):
+            if not copies.outputs or not copies.saves:
+                continue
+            reason = copies.clash(graph)
+            if reason is not None:
+                yield Declined(str(self), copies.outputs[0].name or "", reason)
+                continue
+            region = Region.between(copies.boundary, copies.outputs)
+            rows = sum(row[0] in copies.moved for row in copies.rows)
+            found = f"{counted(len(copies.moved), 'node')} on {copies.count} pieces: {rows} on all"
+            yield self._replaced(model, region, copies.emit, found, small_sample)
+
+    def _replaced(
+        self,
+        model: ir.Model,
+        region: Region,
+        build: Callable[[Emitter], Sequence[ir.Value]],
+        found: str,
+        samples: Callable[[ir.Model], Iterable[Sample]],
+    ) -> Rewrite:
+        before, after = replace(model, region, build, tag=str(self))
         return Rewrite(
             pass_text=str(self),
-            where=where,
-            found=f"{node.op_type} of {counted(repeat.size, 'node')}: {moved}",
+            where=before.graph.outputs[0].name or "",
+            found=found,
             before=before,
             after=after,
             assumes=(),
-            samples=lambda: small_sample(before) if known else samples_of_lengths(before, _LENGTHS),
+            samples=lambda: samples(before),
         )
 
 
@@ -108,8 +137,10 @@ def _refusal(repeat: Repeat, folded: Folded) -> str | None:
     return None
 
 
-def _distributed(emit: Emitter, repeat: Repeat, parts: Distribution) -> list[ir.Value]:
-    batch = Batch(emit, repeat.body)
+def _distributed(
+    emit: Emitter, repeat: Repeat, parts: Distribution, steps: int | None
+) -> list[ir.Value]:
+    batch = Batch(emit, steps)
     _give_steps(emit, repeat, batch)
     for node in parts.before:
         batch.node(node)
@@ -146,8 +177,9 @@ def _give_steps(emit: Emitter, repeat: Repeat, batch: Batch) -> None:
         if rank(number):
             steps = emit.op("Unsqueeze", steps, np.array([1]))
         steps.type = ir.TensorType(ir.DataType.INT64)
-        steps.shape = ir.Shape([None] * (1 + (rank(number) or 0)))
+        steps.shape = ir.Shape([batch.steps] + [1] * (rank(number) or 0))
         batch.of_steps[number] = steps
+        batch.number = number
         return
     scanned = repeat.body.inputs[len(repeat.carried) :]
     axes = repeat.integers("scan_input_axes", len(scanned))
@@ -193,7 +225,7 @@ def _inside(
         like = repeat.node.outputs[count + index]
         value.type, value.shape = like.type, like.shape
     for value, like in zip(outputs[count + len(kept) :], parts.crossing, strict=True):
-        value.type, value.shape = like.type, ir.Shape([None, *(static_shape(like) or ())])
+        value.type, value.shape = like.type, ir.Shape([batch.steps, *(static_shape(like) or ())])
     return list(outputs)
 
 
