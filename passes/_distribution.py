@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from gdn_ir.facts import static_shape
-from gdn_ir.graph_view import operands
+from gdn_ir.graph_view import is_onnx, operands
 from gdn_ir.passes._batched import can_be_batched, differs_by_step, is_work
 from gdn_ir.passes._repeats import Repeat
 from gdn_ir.region import is_constant
@@ -67,6 +67,24 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
         late,
         crossing,
     )
+
+
+def obstacle(repeat: Repeat, *, is_counted: bool) -> ir.Node | None:
+    """The first node that keeps work in the body which the state does not go through; or None."""
+    body = list(repeat.body)
+    free = _free(repeat, body, is_counted)
+    bound = set(repeat.carried)
+    if repeat.is_loop:
+        bound.add(repeat.body.inputs[1])
+    stuck: ir.Node | None = None
+    for node in body:
+        if any(value in bound for value in operands(node)):
+            bound.update(node.outputs)
+        elif node not in free and not is_onnx(node, "Constant"):
+            stuck = stuck or node
+            if is_work(node):
+                return stuck
+    return None
 
 
 def last_transposes(nodes: Iterable[ir.Node], moved: set[ir.Node]) -> set[ir.Node]:
