@@ -72,7 +72,7 @@ def can_be_batched(node: ir.Node) -> bool:
     if op == "Gather":
         return True
     if op == "Slice":
-        return _window(node) is not None
+        return _constant_axes(node) is not None or _window(node) is not None
     return op == "Reshape" and _row_sizes(node) is not None
 
 
@@ -144,8 +144,8 @@ class Batch:
             return emit.like(node, *(self._aligned(value, most) for value in node.inputs))
         if op == "Gather":
             return self._gather(node)
-        if op == "Slice" and (sizes := _window(node)) is not None:
-            return self._slice(node, *sizes)
+        if op == "Slice":
+            return self._slice(node)
         if op == "Transpose":
             perm = [axis + 1 for axis in node.attributes["perm"].as_ints()]
             return emit.op("Transpose", self[x], perm=[0, *perm])
@@ -200,15 +200,22 @@ class Batch:
         size = None if data.shape is None else data.shape[axis]
         return indices is self.number and rank(indices) == 0 and size == self.steps != 0
 
-    def _slice(self, node: ir.Node, axis: int, size: int) -> ir.Value:
-        """A window of constant size that begins where the step says, or anywhere, of each step."""
-        data, start = node.inputs[0], node.inputs[1]
+    def _slice(self, node: ir.Node) -> ir.Value:
+        """The same part of each step, or a window of constant size that begins where it says."""
+        data, start = node.inputs[:2]
         assert data is not None and start is not None
+        axes, window = _constant_axes(node), _window(node)
+        if axes is not None and start not in self.of_steps:
+            bounds = [None if value is None else self[value] for value in node.inputs[1:]]
+            bounds[2] = self._emit.constant(axes + 1)
+            return self._emit.op("Slice", self[data], *bounds)
+        assert window is not None, "checked before"
+        axis, size = window
         if start not in self.of_steps:
             rest = [self[value] for value in node.inputs[1:3] if value is not None]
             return self._emit.op("Slice", self[data], *rest, np.array([axis + 1]))
-        window = self._emit.op("Add", self[start], np.arange(size)[None])
-        return self._taken(data, window, axis, 2)
+        indices = self._emit.op("Add", self[start], np.arange(size)[None])
+        return self._taken(data, indices, axis, 2)
 
     def _taken(self, data: ir.Value, indices: ir.Value, axis: int, dims: int) -> ir.Value:
         """Pieces of a tensor by indices of `dims` axes, of which the first is the step."""
@@ -242,6 +249,17 @@ def differs_by_step(node: ir.Node, by_step: Sequence[ir.Value], *, windows_fit: 
     if node.op_type in _ELEMENTWISE or node.op_type == "MatMul":
         return False
     return any(value in by_step for value in rest)
+
+
+def _constant_axes(node: ir.Node) -> Array | None:
+    """The axes of a Slice whose bounds are constant, counted from the start; None if it is none."""
+    data = node.inputs[0]
+    if len(node.inputs) < 4 or data is None or data.shape is None:
+        return None
+    if any(value is not None and array_of(value) is None for value in node.inputs[1:]):
+        return None
+    axes = array_of(node.inputs[3])
+    return None if axes is None else np.asarray(axes % len(data.shape), np.int64)
 
 
 def _window(node: ir.Node) -> tuple[int, int] | None:

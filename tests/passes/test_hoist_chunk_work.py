@@ -222,6 +222,8 @@ def test_constant_work_and_a_row_of_it():
     [
         "a, b = Split <axis = 1, num_outputs = 2> (q_i) c = Concat <axis = 1> (b, a) x = Exp (c)",
         "p = Pad (q_i, pads) e = Exp (p) x = Slice (e, none, fours, middle)",
+        "part = Slice (q_i, corner, corner_end, two_axes) e = Exp (part) x = Pad (e, corner_pads)",
+        "part = Slice (q_i, last, before_all, two_axes, back) x = Exp (part)",
         "c = CumSum (q_i, one) x = Exp (c)",
         "y = Reshape (q_i, flat) e = Exp (y) x = Reshape (e, square)",
         "j = Gather <axis = 1> (q_i, pick) x = Exp (j)",
@@ -234,7 +236,9 @@ def test_ops_along_axes_of_a_step(work):
     text = f"{work} next = Add (state, x) out = Identity (next)"
     more = """, int64[6] pads = {0,1,0,0,0,0}, int64[1] none = {0}, int64[2] flat = {8, 4},
       int64[3] square = {2, 4, 4}, int64[4] pick = {3, 1, 1, 0}, int64[1] axes = {-1},
-      float[3,4] table = {1,2,3,4,5,6,7,8,9,10,11,12}"""
+      int64[2] corner = {0, 2}, int64[2] corner_end = {2, 100}, int64[2] two_axes = {1, -1},
+      int64[6] corner_pads = {0,0,0,0,2,2}, int64[2] last = {-1, 3}, int64[2] back = {-1, -1},
+      int64[2] before_all = {-100, -100}, float[3,4] table = {1,2,3,4,5,6,7,8,9,10,11,12}"""
     model = parse(
         f"""g (float[2,N,4,4] q, float[2,N,4,4] k, float[2,N,4,4] v, float[2,4,4] s0, float w)
           => (float[2,4,4] s, float[N,2,4,4] o) <{CONSTANTS}{more}> {{
@@ -286,10 +290,10 @@ def test_a_last_transpose_stays_with_its_product():
     assert "Exp" not in body
 
 
-def chunks_of_rows():
-    """A Loop over the chunks, each of which inverts its own matrix row by row, in a Loop."""
-    w, square = GraphWriter("chunks_of_rows"), (1, 2, 1, 8, 8)
-    x = w.input("x", ir.DataType.FLOAT, (1, 2, "N", 8, 8))
+def chunks_of_rows(n):
+    """A Loop over the chunks, each of which inverts its own n by n matrix row by row, in a Loop."""
+    w, square = GraphWriter("chunks_of_rows"), (1, 2, 1, n, n)
+    x = w.input("x", ir.DataType.FLOAT, (1, 2, "N", n, n))
     s0 = w.input("s0", ir.DataType.FLOAT, square)
     sizes = w.op("Shape", x, name="sizes", start=0)
 
@@ -311,17 +315,17 @@ def chunks_of_rows():
     return w.model()
 
 
-@pytest.mark.parametrize("trips", [0, 1, 5])
-def test_an_inverse_inside_of_each_step(trips):
+@pytest.mark.parametrize(("trips", "n"), [(0, 8), (1, 8), (5, 8), (3, 32)])
+def test_an_inverse_inside_of_each_step(trips, n):
     rng = np.random.default_rng(trips)
     given = {
-        "x": rng.standard_normal((1, 2, trips, 8, 8)).astype(np.float32) / 4,
-        "s0": rng.standard_normal((1, 2, 1, 8, 8)).astype(np.float32),
+        "x": rng.standard_normal((1, 2, trips, n, n)).astype(np.float32) / n,
+        "s0": rng.standard_normal((1, 2, 1, n, n)).astype(np.float32),
     }
     # As long as it is a Loop over rows it stays; as products it goes.
-    rows = checked(TIDY, chunks_of_rows(), given)
+    rows = checked(TIDY, chunks_of_rows(n), given)
     assert "Loop" in body_of(rows.model)
-    whole = checked(f"infer-shapes,parallel-inverse,{TIDY}", chunks_of_rows(), given)
+    whole = checked(f"infer-shapes,parallel-inverse,{TIDY}", chunks_of_rows(n), given)
     assert sorted(body_of(whole.model)) == [
         "Add", "Gather", "Gather", "Identity", "MatMul", "Unsqueeze",
     ]  # fmt: skip
