@@ -66,7 +66,7 @@ class HoistChunkWork(Pass):
     name: ClassVar[str] = "hoist-chunk-work"
 
     def rewrites(self, model: ir.Model) -> Iterator[Rewrite | Declined]:
-        """One for each Loop and Scan that holds such work, and each set of copies; inner ones first."""
+        """One for each Loop and Scan that holds such work, and each set of copies; inner first."""
         for graph in list(scopes(model))[::-1]:
             folded = Folded({**model.opset_imports, **graph.opset_imports})
             for node in list(OpIndex(graph).of("Loop", "Scan")):

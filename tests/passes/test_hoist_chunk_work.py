@@ -82,6 +82,13 @@ def test_only_the_state_stays_in_a_loop(trips):
     assert rewrite.found == "Loop of 13 nodes: 5 nodes run before it, 2 after it"
 
 
+def test_what_nothing_reads_decides_nothing():
+    # A value of unknown shape cannot be collected; here nobody asks for it.
+    step = STEP + "at = NonZero (state) number = Cast <to = 1> (at) unread = Exp (number)"
+    outcome = checked(TIDY, loop(step), feeds(3))
+    assert sorted(body_of(outcome.model)) == ["Add", "Gather", "Identity", "Identity"]
+
+
 def test_both_gates_at_several_lengths():
     _, report = gdn_ir.optimize(loop(), passes=TIDY)
     (proof,) = [p for p in report.proofs if p.pass_text == PASS]
