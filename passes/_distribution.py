@@ -45,7 +45,7 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
         repeat: a Loop or Scan.
         is_counted: whether its length is known, so that declared shapes hold at each step.
     """
-    body = _live(repeat)
+    body = live(repeat.body)
     free = _free(repeat, body, is_counted)
     moved: set[ir.Node] = set()
     for node in body:
@@ -69,9 +69,15 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
     )
 
 
+def live(graph: ir.Graph) -> list[ir.Node]:
+    """The nodes that the graph's outputs need; what others would cost must not decide anything."""
+    needed = _with_ancestors(_producers_of(graph.outputs), set(graph))
+    return [node for node in graph if node in needed]
+
+
 def obstacle(repeat: Repeat, *, is_counted: bool) -> ir.Node | None:
     """The first node that keeps work in the body which the state does not go through; or None."""
-    body = _live(repeat)
+    body = live(repeat.body)
     free = _free(repeat, body, is_counted)
     bound = set(repeat.carried)
     if repeat.is_loop:
@@ -96,13 +102,6 @@ def last_transposes(nodes: Iterable[ir.Node], moved: set[ir.Node]) -> set[ir.Nod
         if any(user not in moved or user in found for user, _ in node.outputs[0].uses()):
             found.add(node)
     return found
-
-
-def _live(repeat: Repeat) -> list[ir.Node]:
-    """The nodes that the body's outputs need; what others would cost must not decide anything."""
-    body = list(repeat.body)
-    live = _with_ancestors(_producers_of(repeat.body.outputs), set(body))
-    return [node for node in body if node in live]
 
 
 def _free(repeat: Repeat, body: Iterable[ir.Node], is_counted: bool) -> set[ir.Node]:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from gdn_ir.emitter import Emitter
 from gdn_ir.graph_view import operands
 from gdn_ir.passes._batched import Batch, can_be_batched, differs_by_step, is_work
-from gdn_ir.passes._distribution import last_transposes
+from gdn_ir.passes._distribution import last_transposes, live
 from gdn_ir.passes._pieces import Cut, cut_by
 from gdn_ir.passes._side_by_side import needs
 from gdn_ir.region import is_constant
@@ -111,7 +111,7 @@ def find(graph: ir.Graph) -> Iterator[Copies]:
     places: dict[ir.Value, _Place] = {}
     pieces: dict[Cut, list[ir.Value]] = {}
     rows: dict[str, list[ir.Node]] = {}
-    for node in graph:
+    for node in live(graph):
         row, found = _row(node, places), cut_by(node)
         if row is not None:
             what, step, count = row

@@ -416,6 +416,12 @@ def test_the_last_step_may_lack_an_op():
     assert checked(TIDY, written_out(used=2)).rewrites == []
 
 
+def test_copies_that_nothing_reads_are_not_counted():
+    step = WRITTEN_OUT + "unread{i} = Exp (low{i}) more{i} = Tanh (unread{i})\n"
+    (rewrite,) = checked(PASS, written_out(step=step)).rewrites
+    assert rewrite.found == "12 nodes on 4 pieces: 3 on all"
+
+
 def test_few_pieces_are_no_steps():
     # As q, k and v that are cut out of one projection.
     assert checked(TIDY, written_out(pieces=3, used=3)).rewrites == []
