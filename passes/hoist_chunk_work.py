@@ -54,8 +54,8 @@ class HoistChunkWork(Pass):
 
     In no target's pipeline. On ONNX Runtime's CPU, 2 cores that others used too, beside `portable`,
     in medians of 21 to 41 pairs of runs: the rule with fill-zero masks (512 or 1024 tokens, 4 to 32
-    heads) runs .84 to .92 times as fast as a Loop and .97 to 1.06 written out; four layers with
-    fill-inf masks (1024 tokens, 4 heads of 64), a Loop each, .99 to 1.08. A chunk's products keep
+    heads) runs .84 to .92 times as fast as a Loop and .97 to 1.07 written out; four layers with
+    fill-inf masks (1024 tokens, 4 heads of 64), a Loop each, .95 to 1.08. A chunk's products keep
     those cores busy already, and copies take what is saved. What it does where each op costs a
     launch was not measured.
 
