@@ -72,20 +72,33 @@ def can_be_batched(node: ir.Node) -> bool:
     if op == "Gather":
         return True
     if op == "Slice":
-        return _window(node) is not None
+        return _constant_axes(node) is not None or _window(node) is not None
     return op == "Reshape" and _row_sizes(node) is not None
 
 
 class Batch:
-    """Emits nodes of a body with the step as an axis before all others.
+    """Emits nodes of one step with the step as an axis before all others.
 
-    Values of the scope around the body, and what follows from those alone, have no such axis.
+    Values of the scope around it, and what follows from those alone, have no such axis.
+
+    Args:
+        emit: takes the nodes.
+        count: how many steps there are, if that is known.
+
+    Attributes:
+        of_steps: values of one step, and what they are for all steps.
+        number: the value that is the number of the step, if there is one.
     """
 
-    def __init__(self, emit: Emitter, body: ir.Graph) -> None:
-        self._emit, self._body = emit, body
+    def __init__(self, emit: Emitter, count: int | None) -> None:
+        self._emit = emit
+        # An open number of steps has a name, so that later passes see that it is one number.
+        self.steps: int | ir.SymbolicDim = ir.SymbolicDim(f"{emit.prefix}/steps")
+        if count is not None:
+            self.steps = count
         self._alike: dict[ir.Value, ir.Value] = {}
         self.of_steps: dict[ir.Value, ir.Value] = {}
+        self.number: ir.Value | None = None
 
     def __getitem__(self, value: ir.Value) -> ir.Value:
         """The value for all steps, or the one that it is in each of them."""
@@ -110,7 +123,7 @@ class Batch:
         for result, value in zip(node.outputs, emitted, strict=True):
             value.type = result.type
             sizes = map(_known, result.shape or ())
-            value.shape = ir.Shape(sizes if alike else [None, *sizes])
+            value.shape = ir.Shape(sizes if alike else [self.steps, *sizes])
             (self._alike if alike else self.of_steps)[result] = value
 
     def _split(self, node: ir.Node) -> tuple[ir.Value, ...]:
@@ -131,8 +144,8 @@ class Batch:
             return emit.like(node, *(self._aligned(value, most) for value in node.inputs))
         if op == "Gather":
             return self._gather(node)
-        if op == "Slice" and (sizes := _window(node)) is not None:
-            return self._slice(node, *sizes)
+        if op == "Slice":
+            return self._slice(node)
         if op == "Transpose":
             perm = [axis + 1 for axis in node.attributes["perm"].as_ints()]
             return emit.op("Transpose", self[x], perm=[0, *perm])
@@ -175,20 +188,34 @@ class Batch:
         attr = node.attributes.get("axis")
         axis = (0 if attr is None else attr.as_int()) % (rank(data) or 1)
         if data not in self.of_steps:
+            if self._is_each(indices, data, axis):
+                return to_front(self._emit, self[data], axis, rank(data) or 1)
             return self._taken(data, self[indices], axis, 1 + (rank(indices) or 0))
         if indices not in self.of_steps:
             return self._emit.op("Gather", self[data], self[indices], axis=axis + 1)
         raise AssertionError("a choice by step out of what differs by step is split off before")
 
-    def _slice(self, node: ir.Node, axis: int, size: int) -> ir.Value:
-        """A window of constant size that begins where the step says, or anywhere, of each step."""
-        data, start = node.inputs[0], node.inputs[1]
+    def _is_each(self, indices: ir.Value, data: ir.Value, axis: int) -> bool:
+        """Whether the steps take all there is along the axis, each the piece of its number."""
+        size = None if data.shape is None else data.shape[axis]
+        return indices is self.number and rank(indices) == 0 and size == self.steps != 0
+
+    def _slice(self, node: ir.Node) -> ir.Value:
+        """The same part of each step, or a window of constant size that begins where it says."""
+        data, start = node.inputs[:2]
         assert data is not None and start is not None
+        axes, window = _constant_axes(node), _window(node)
+        if axes is not None and start not in self.of_steps:
+            bounds = [None if value is None else self[value] for value in node.inputs[1:]]
+            bounds[2] = self._emit.constant(axes + 1)
+            return self._emit.op("Slice", self[data], *bounds)
+        assert window is not None, "checked before"
+        axis, size = window
         if start not in self.of_steps:
             rest = [self[value] for value in node.inputs[1:3] if value is not None]
             return self._emit.op("Slice", self[data], *rest, np.array([axis + 1]))
-        window = self._emit.op("Add", self[start], np.arange(size)[None])
-        return self._taken(data, window, axis, 2)
+        indices = self._emit.op("Add", self[start], np.arange(size)[None])
+        return self._taken(data, indices, axis, 2)
 
     def _taken(self, data: ir.Value, indices: ir.Value, axis: int, dims: int) -> ir.Value:
         """Pieces of a tensor by indices of `dims` axes, of which the first is the step."""
@@ -222,6 +249,17 @@ def differs_by_step(node: ir.Node, by_step: Sequence[ir.Value], *, windows_fit: 
     if node.op_type in _ELEMENTWISE or node.op_type == "MatMul":
         return False
     return any(value in by_step for value in rest)
+
+
+def _constant_axes(node: ir.Node) -> Array | None:
+    """The axes of a Slice whose bounds are constant, counted from the start; None if it is none."""
+    data = node.inputs[0]
+    if len(node.inputs) < 4 or data is None or data.shape is None:
+        return None
+    if any(value is not None and array_of(value) is None for value in node.inputs[1:]):
+        return None
+    axes = array_of(node.inputs[3])
+    return None if axes is None else np.asarray(axes % len(data.shape), np.int64)
 
 
 def _window(node: ir.Node) -> tuple[int, int] | None:

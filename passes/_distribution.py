@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from gdn_ir.facts import static_shape
-from gdn_ir.graph_view import operands
+from gdn_ir.graph_view import is_onnx, operands
 from gdn_ir.passes._batched import can_be_batched, differs_by_step, is_work
 from gdn_ir.passes._repeats import Repeat
 from gdn_ir.region import is_constant
@@ -45,12 +45,13 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
         repeat: a Loop or Scan.
         is_counted: whether its length is known, so that declared shapes hold at each step.
     """
-    body = list(repeat.body)
+    body = live(repeat.body)
     free = _free(repeat, body, is_counted)
     moved: set[ir.Node] = set()
     for node in body:
         if node in free and (is_work(node) or any(p in moved for p in _producers([node]))):
             moved.add(node)
+    moved -= last_transposes(body, moved)
     late = _late(repeat, body, moved, is_counted)
     crossing = _crossing(repeat, late, free)
     if not _is_worth_it(repeat, late, crossing):
@@ -66,6 +67,41 @@ def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
         late,
         crossing,
     )
+
+
+def live(graph: ir.Graph) -> list[ir.Node]:
+    """The nodes that the graph's outputs need; what others would cost must not decide anything."""
+    needed = _with_ancestors(_producers_of(graph.outputs), set(graph))
+    return [node for node in graph if node in needed]
+
+
+def obstacle(repeat: Repeat, *, is_counted: bool) -> ir.Node | None:
+    """The first node that keeps work in the body which the state does not go through; or None."""
+    body = live(repeat.body)
+    free = _free(repeat, body, is_counted)
+    bound = set(repeat.carried)
+    if repeat.is_loop:
+        bound.add(repeat.body.inputs[1])
+    stuck: ir.Node | None = None
+    for node in body:
+        if any(value in bound for value in operands(node)):
+            bound.update(node.outputs)
+        elif node not in free and not is_onnx(node, "Constant"):
+            stuck = stuck or node
+            if is_work(node):
+                return stuck
+    return None
+
+
+def last_transposes(nodes: Iterable[ir.Node], moved: set[ir.Node]) -> set[ir.Node]:
+    """Transposes among `moved` that others read: runtimes fold them into a product beside them."""
+    found: set[ir.Node] = set()
+    for node in reversed(list(nodes)):
+        if node not in moved or node.op_type != "Transpose" or node.outputs[0].is_graph_output():
+            continue
+        if any(user not in moved or user in found for user, _ in node.outputs[0].uses()):
+            found.add(node)
+    return found
 
 
 def _free(repeat: Repeat, body: Iterable[ir.Node], is_counted: bool) -> set[ir.Node]:

@@ -10,7 +10,6 @@ import numpy as np
 import onnx_ir as ir
 
 from gdn_ir.emitter import Emitter
-from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import is_onnx, scopes
 from gdn_ir.matching import OpIndex
 from gdn_ir.pass_base import Pass
@@ -23,7 +22,8 @@ class FlattenMatMul(Pass):
     """X Y^T of tensors beyond rank 4 becomes the same product of [batch, rows, columns].
 
     Identity: MatMul and a Transpose of the last two axes act on each matrix alone, so the axes
-    before may be one axis. Holds for equal, static leading axes (nothing is broadcast).
+    before may be one axis. Holds for equal leading axes (nothing is broadcast), of which one may
+    be open, if it has one name in both operands.
 
     Cost: Reshapes, which move no data. It pays because ONNX Runtime folds a rank-3 transpose into
     the product, but merges the rank-5 one of an export's [B, H, N, C, D] chunks with the
@@ -38,20 +38,14 @@ class FlattenMatMul(Pass):
         for graph in scopes(model):
             for node in OpIndex(graph).of("MatMul"):
                 operands = [v for v in node.inputs if v is not None]
-                shapes = [static_shape(v) for v in operands]
-                if not any(map(_is_transposed, operands)):
-                    continue
-                if None in shapes or None in map(static_shape, map(_source, operands)):
-                    continue
-                if len(shapes[0] or ()) > 4 and (shapes[0] or ())[:-2] == (shapes[1] or ())[:-2]:
+                if any(map(_is_transposed, operands)) and _are_stacks(operands):
                     yield self._rewrite(model, node, operands)
 
     def _rewrite(self, model: ir.Model, node: ir.Node, operands: Sequence[ir.Value]) -> Rewrite:
         inputs = list(dict.fromkeys(map(_source, operands)))
         region = Region.between(inputs, [node.outputs[0]])
         where = node.outputs[0].name or ""
-        shape = static_shape(operands[0]) or ()
-        columns = (static_shape(operands[1]) or ())[-1]
+        shape, columns = _sizes(operands[0]), _sizes(operands[1])[-1]
         out = np.array([*shape[:-1], columns])
 
         def build(emit: Emitter) -> list[ir.Value]:
@@ -68,6 +62,32 @@ class FlattenMatMul(Pass):
             assumes=(),
             samples=lambda: random_samples(inputs),
         )
+
+
+def _are_stacks(operands: Sequence[ir.Value]) -> bool:
+    """Whether both are matrices of known size beyond rank 4, as many, one axis open at most."""
+    all_known = (*operands, *map(_source, operands))
+    if any(value.shape is None or len(value.shape) < 5 for value in all_known):
+        return False
+    for value in all_known:
+        open_axes = _sizes(value).count(-1)
+        if open_axes > 1 or -1 in _sizes(value)[-2:] or (open_axes and 0 in _sizes(value)):
+            return False
+    first, second = operands
+    assert first.shape is not None and second.shape is not None, "checked above"
+    pairs = list(zip(first.shape[:-2], second.shape[:-2], strict=False))
+    return len(first.shape) == len(second.shape) and all(map(_is_one_size, pairs))
+
+
+def _is_one_size(pair: tuple[int | ir.SymbolicDim, int | ir.SymbolicDim]) -> bool:
+    """Whether two sizes are known to be equal: one number, or one name."""
+    first, second = pair
+    return first == second and (isinstance(first, int) or first.value is not None)
+
+
+def _sizes(value: ir.Value) -> list[int]:
+    """The value's shape, -1 where it is open."""
+    return [size if isinstance(size, int) else -1 for size in value.shape or ()]
 
 
 def _is_transposed(value: ir.Value) -> bool:
@@ -87,6 +107,5 @@ def _source(value: ir.Value) -> ir.Value:
 
 def _flatten(emit: Emitter, value: ir.Value) -> ir.Value:
     source = _source(value)
-    shape = static_shape(source) or ()
-    flat = emit.op("Reshape", source, np.array([-1, *shape[-2:]]))
+    flat = emit.op("Reshape", source, np.array([-1, *_sizes(source)[-2:]]))
     return emit.op("Transpose", flat, perm=[0, 2, 1]) if _is_transposed(value) else flat

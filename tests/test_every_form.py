@@ -4,6 +4,7 @@ import pytest
 from fixture_files import load_fixture
 from rule_error import LIMITS, assert_is_the_rule, rule_errors
 
+from gdn_ir import targets
 from gdn_ir.models.baseline import build_rule
 from gdn_ir.models.layer_model import build_layer
 from gdn_ir.models.reference import adversarial_inputs
@@ -42,6 +43,18 @@ def test_builder_forms(name):
     }[form.form]  # fmt: skip
     case = {"heads": 2, "key_heads": 1, "head_dim": 4, "state": True}
     assert_is_the_rule(optimized, case, 40)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_builder_forms_without_chunk_work(name):
+    form, seq, _ = FORMS[name]
+    case = {"heads": 2, "key_heads": 1, "head_dim": 4, "state": True}
+    model = build_rule(form, seq=seq, **case)
+    passes = f"{targets.load('portable').pipeline},hoist-chunk-work,identity,fold-constants,cse,dce"
+    optimized, report = optimize(model, passes=passes)
+    assert {proof.verdict.status for proof in report.proofs} <= {"PROVED"}
+    for tokens in (40,) if seq else (40, 1):
+        assert_is_the_rule(optimized, case, tokens)
 
 
 @pytest.mark.slow

@@ -81,12 +81,34 @@ def test_left_alone(name):
     assert declines("flatten-matmul", build(LEFT_ALONE[name], {"a": shape, "b": shape})) == []
 
 
-def test_a_dynamic_shape_is_left_alone():
-    text = """g (float[B,1,1,3,4] x, float[B,1,1,3,4] y) => (float[B,1,1,3,3] z) {
-      t = Transpose <perm = [0, 1, 2, 4, 3]> (y)
-      z = MatMul (x, t)
-    }"""
-    assert declines("flatten-matmul", parse(text)) == []
+OPEN = """g (float[{x}] x, float[{y}] y) => (float[{z}] z) {{
+  t = Transpose <perm = [0, 1, 2, 4, 3]> (y)
+  z = MatMul (x, t)
+}}"""
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_one_open_axis_of_one_name(size):
+    model = parse(OPEN.format(x="2,N,1,3,4", y="2,N,1,5,4", z="2,N,1,3,5"))
+    rng = np.random.default_rng(size)
+    shapes = {"x": (2, size, 1, 3, 4), "y": (2, size, 1, 5, 4)}
+    feeds = {name: rng.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
+    outcome = checked("flatten-matmul", model, feeds)
+    assert len(outcome.rewrites) == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "z"),
+    [
+        ("N,1,1,3,4", "M,1,1,3,4", "K,1,1,3,3"),
+        ("N,M,1,3,4", "N,M,1,3,4", "N,M,1,3,3"),
+        ("N,1,1,R,4", "N,1,1,3,4", "N,1,1,R,3"),
+        ("N,0,1,3,4", "N,0,1,3,4", "N,0,1,3,3"),
+    ],
+    ids=["two names", "two open axes", "open rows", "nothing to tell the open axis from"],
+)
+def test_other_open_shapes_are_left_alone(x, y, z):
+    assert declines("flatten-matmul", parse(OPEN.format(x=x, y=y, z=z))) == []
 
 
 def test_transposed_twice():
