@@ -12,6 +12,7 @@ from gdn_ir.evaluate import Array
 from gdn_ir.facts import static_shape
 from gdn_ir.graph_view import has_parameters, is_onnx
 from gdn_ir.matching import array_of
+from gdn_ir.passes._windows import lies_inside
 
 _ELEMENTWISE = frozenset({
     "Abs", "Add", "And", "Cast", "Ceil", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Floor",
@@ -57,7 +58,7 @@ def can_be_batched(node: ir.Node) -> bool:
     if len(node.outputs) != 1:
         return False
     if op == "Pad":
-        return len(operands) < 4 and array_of(node.inputs[1]) is not None
+        return len(node.inputs) < 4 and array_of(node.inputs[1]) is not None
     if op == "Concat":
         return True
     if op in _ELEMENTWISE or op in _BY_AXIS_ATTRIBUTE or op == "Trilu":
@@ -230,11 +231,11 @@ def to_front(emit: Emitter, value: ir.Value, axis: int, dims: int) -> ir.Value:
     return emit.op("Transpose", value, perm=[axis, *range(axis), *range(axis + 1, dims)])
 
 
-def differs_by_step(node: ir.Node, by_step: Sequence[ir.Value], *, windows_fit: bool) -> bool:
+def differs_by_step(node: ir.Node, by_step: Sequence[ir.Value], *, trips: int | None) -> bool:
     """Whether what differs from step to step is where `Batch` cannot have it.
 
     Such as pieces taken, by the step, of what itself differs by step; or windows, by the step, that
-    may reach beyond the end, where a Slice takes less and a Gather fails.
+    may reach beyond an end, where a Slice takes others or fewer and a Gather fails.
     """
     if not by_step:
         return False
@@ -243,7 +244,7 @@ def differs_by_step(node: ir.Node, by_step: Sequence[ir.Value], *, windows_fit: 
     if node.op_type == "Gather":
         return first in by_step and moves
     if node.op_type == "Slice":
-        return moves and (first in by_step or not windows_fit)
+        return moves and (first in by_step or not _windows_fit(node, trips))
     if node.op_type == "Concat":
         return any(value not in by_step for value in node.inputs)
     if node.op_type in _ELEMENTWISE or node.op_type == "MatMul":
@@ -260,6 +261,14 @@ def _constant_axes(node: ir.Node) -> Array | None:
         return None
     axes = array_of(node.inputs[3])
     return None if axes is None else np.asarray(axes % len(data.shape), np.int64)
+
+
+def _windows_fit(node: ir.Node, trips: int | None) -> bool:
+    window, data = _window(node), None if node.inputs[0] is None else static_shape(node.inputs[0])
+    if window is None or data is None or trips is None:
+        return False
+    axis, size = window
+    return lies_inside(node.inputs[1], size, data[axis], trips)
 
 
 def _window(node: ir.Node) -> tuple[int, int] | None:

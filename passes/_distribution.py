@@ -38,21 +38,21 @@ class Distribution:
     crossing: list[ir.Value]
 
 
-def distribution(repeat: Repeat, *, is_counted: bool) -> Distribution | None:
+def distribution(repeat: Repeat, *, trips: int | None) -> Distribution | None:
     """The body in three parts, or None if nothing that computes leaves it.
 
     Args:
         repeat: a Loop or Scan.
-        is_counted: whether its length is known, so that declared shapes hold at each step.
+        trips: its length, if that is known.
     """
     body = live(repeat.body)
-    free = _free(repeat, body, is_counted)
+    free = _free(repeat, body, trips)
     moved: set[ir.Node] = set()
     for node in body:
         if node in free and (is_work(node) or any(p in moved for p in _producers([node]))):
             moved.add(node)
     moved -= last_transposes(body, moved)
-    late = _late(repeat, body, moved, is_counted)
+    late = _late(repeat, body, moved, trips)
     crossing = _crossing(repeat, late, free)
     if not _is_worth_it(repeat, late, crossing):
         late, crossing = set(), []
@@ -75,10 +75,10 @@ def live(graph: ir.Graph) -> list[ir.Node]:
     return [node for node in graph if node in needed]
 
 
-def obstacle(repeat: Repeat, *, is_counted: bool) -> ir.Node | None:
+def obstacle(repeat: Repeat, *, trips: int | None) -> ir.Node | None:
     """The first node that keeps work in the body which the state does not go through; or None."""
     body = live(repeat.body)
-    free = _free(repeat, body, is_counted)
+    free = _free(repeat, body, trips)
     bound = set(repeat.carried)
     if repeat.is_loop:
         bound.add(repeat.body.inputs[1])
@@ -104,7 +104,7 @@ def last_transposes(nodes: Iterable[ir.Node], moved: set[ir.Node]) -> set[ir.Nod
     return found
 
 
-def _free(repeat: Repeat, body: Iterable[ir.Node], is_counted: bool) -> set[ir.Node]:
+def _free(repeat: Repeat, body: Iterable[ir.Node], trips: int | None) -> set[ir.Node]:
     """Nodes that are made of the step, its slices and the scope around alone, and are known."""
     steps = set(repeat.body.inputs) - set(repeat.carried)
     if repeat.is_loop:
@@ -115,11 +115,7 @@ def _free(repeat: Repeat, body: Iterable[ir.Node], is_counted: bool) -> set[ir.N
         inner = [value for value in operands(node) if not is_constant(value)]
         by_step = [value for value in inner if value in steps]
         is_bound = any(value in bound for value in inner)
-        if (
-            is_bound
-            or not can_be_batched(node)
-            or differs_by_step(node, by_step, windows_fit=is_counted)
-        ):
+        if is_bound or not can_be_batched(node) or differs_by_step(node, by_step, trips=trips):
             bound.update(node.outputs)
         else:
             free.add(node)
@@ -128,7 +124,7 @@ def _free(repeat: Repeat, body: Iterable[ir.Node], is_counted: bool) -> set[ir.N
 
 
 def _late(
-    repeat: Repeat, body: list[ir.Node], moved: set[ir.Node], is_counted: bool
+    repeat: Repeat, body: list[ir.Node], moved: set[ir.Node], trips: int | None
 ) -> set[ir.Node]:
     """Nodes that only collected values need."""
     needed = list(repeat.next)
@@ -145,7 +141,7 @@ def _late(
         or differs_by_step(
             node,
             [v for v in operands(node) if v in by_step and not is_constant(v)],
-            windows_fit=is_counted,
+            trips=trips,
         )
     }
     late -= _with_ancestors(stays, late)

@@ -133,7 +133,7 @@ def _row(node: ir.Node, places: dict[ir.Value, _Place]) -> tuple[str, int, int] 
     steps = {(places[value].step, places[value].count) for value in by_step}
     if len(steps) != 1 or not can_be_batched(node):
         return None
-    if differs_by_step(node, by_step, windows_fit=True):
+    if differs_by_step(node, by_step, trips=None):
         return None
     parts = [operator_key(node), *(f"{v.dtype}{v.shape}" for v in node.outputs)]
     for value in node.inputs:

@@ -73,11 +73,11 @@ class HoistChunkWork(Pass):
                 repeat = repeats.read(node)
                 if repeat is None or not repeat.outputs:
                     continue
-                is_counted = repeats.trips(repeat, folded) is not None
-                parts = distribution(repeat, is_counted=is_counted)
+                trips = repeats.trips(repeat, folded)
+                parts = distribution(repeat, trips=trips)
                 if parts is not None:
                     yield self._rewrite(model, repeat, parts, folded)
-                elif (stuck := obstacle(repeat, is_counted=is_counted)) is not None:
+                elif (stuck := obstacle(repeat, trips=trips)) is not None:
                     yield Declined(str(self), repeat.outputs[0].name or "", _stays(stuck))
             graph.sort()
             yield from self._copies(model, graph)

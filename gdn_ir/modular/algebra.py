@@ -2,6 +2,7 @@
 
 An input element x becomes two independent random numbers: x mod p, which sums and products act on,
 and an exponent mod q, so that exp(x) = w^(x mod q) turns sums into products as the real exp does.
+w is one more random number, of order q: what exp(1) is, no graph can know.
 What is no polynomial (sqrt, sigmoid, max) is a keyed hash of its operands: equal where they are
 equal, and otherwise a fresh variable. Two graphs whose outputs agree at random points are then
 equal but for a chance that `Algebra.log2_bound` states.
@@ -25,6 +26,10 @@ from gdn_ir.modular.prime_field import PrimeField, Residues, mix
 # Each binary place of a coefficient doubles the degree of the exp that it stands in; beyond this
 # many, what it multiplies counts as an unknown of its own.
 _MOST_PLACES = 12
+# As a summand in an exponent a constant c is w^c, of degree |c| in w: so only if it is small and
+# has few binary places; others are hashed.
+_MOST_SUMMAND = 64
+_SUMMAND_PLACES = 3
 
 
 class CannotDecide(Exception):
@@ -50,6 +55,9 @@ class Algebra:
         self.seed = seed
         self._rng = np.random.default_rng(seed)
         self._key = int(self._rng.integers(1 << 62))
+        # The w of this point: that of all points would make exp(1) a number that a graph can hold.
+        root = int(self._rng.integers(2, field.p - 1))
+        self._base = root * root % field.p
         self.uninterpreted: set[str] = set()
         self._constants = constants
         self._bound = ErrorBound(field)
@@ -97,31 +105,43 @@ class Algebra:
         if not (np.isfinite(numbers) | masked).all():
             raise CannotDecide("a constant holds NaN or +inf")
         numbers = np.where(masked, 0, numbers)
-        embed = self.field.embed_integers if is_integer else self.field.embed
-        residue, exponent = embed(numbers), embed(numbers, self.field.q)
+        residue = self.field.embed_integers(numbers) if is_integer else self.field.embed(numbers)
         if self._constants is not None and not exactly:
             for number, divisor in self._constants.reciprocals.items():
                 if (here := numbers == number).any():
-                    one_over = self._one_over(np.array(divisor))
-                    residue = np.where(here, one_over[0], residue)
-                    exponent = np.where(here, one_over[1], exponent)
-        return Element(
+                    residue = np.where(here, self._one_over(np.array(divisor)), residue)
+        element = Element(
             residue=residue,
-            exponent=exponent,
+            exponent=None,
             is_minus_inf=masked,
             degree=np.where(numbers == 0, -np.inf, 0.0),
             weight=np.zeros(numbers.shape),
             tainted=np.zeros(numbers.shape, bool),
             is_integer=is_integer,
         )
+        return self._as_summand(element, numbers.astype(np.float64))
 
-    def _one_over(self, divisors: Array) -> tuple[Residues, Residues]:
-        """Modulo p and modulo q."""
-        q = self.field.q
-        return (
-            self.field.inverse(self.field.embed(divisors)),
-            self.field.inverse(self.field.embed(divisors, q), q),
+    def _as_summand(self, constant: Element, numbers: Array) -> Element:
+        """The constant with the exponent that it adds to others."""
+        fine = numbers * 2.0**_SUMMAND_PLACES
+        small = (np.abs(numbers) <= _MOST_SUMMAND) & (fine == np.trunc(fine))
+        exponent = self.field.embed(np.where(small, numbers, 0), self.field.q)
+        inputs: frozenset[tuple[str, int]] = frozenset()
+        if not small.all():
+            hashed = self._hash_residues("constant in an exponent", self.field.q, constant.residue)
+            exponent = np.where(small, exponent, hashed)
+            distinct = np.unique(constant.residue[~small]).size
+            inputs = frozenset({(f"{HASHED}constants", distinct)})
+        return replace(
+            constant,
+            exponent=exponent,
+            weight=np.where(small, np.abs(numbers), 1.0),
+            exponent_inputs=inputs,
+            places=_binary_places(np.where(small, numbers, 0)),
         )
+
+    def _one_over(self, divisors: Array) -> Residues:
+        return self.field.inverse(self.field.embed(divisors))
 
     def _real(self, constant: Array) -> Array:
         """The numbers, float64, that a constant is taken for."""
@@ -161,7 +181,8 @@ class Algebra:
             self._refuse_minus_inf("Mul", left, right)
             return self._as_unknown_exponent("Mul", self._product(left, right))
         constant, unknown = (b, left) if isinstance(a, Element) else (a, right)
-        return self._scaled(unknown, self.lift(constant), self._real(np.asarray(constant)))
+        factor = self._real(np.asarray(constant))
+        return self._scaled(unknown, self.lift(constant), factor, _binary_places(factor))
 
     def _product(self, a: Element, b: Element) -> Element:
         residue = a.residue * b.residue % self.field.p
@@ -174,20 +195,21 @@ class Algebra:
             tainted=a.tainted | b.tainted,
         )
 
-    def _scaled(self, unknown: Element, constant: Element, factor: Array) -> Element:
-        """The unknown times a constant, of which `factor` is the value."""
+    def _scaled(self, unknown: Element, constant: Element, factor: Array, places: int) -> Element:
+        """The unknown times a constant, of which `factor` is the value and has binary places."""
         self._refuse_minus_inf("Mul", constant)
         if (unknown.is_minus_inf & (factor <= 0)).any():
             raise CannotDecide("Mul of -inf by a number that is not positive")
         product = self._product(unknown, constant)
-        if unknown.exponent is None or constant.exponent is None:
+        if unknown.exponent is None:
             return product
-        places = unknown.places + _binary_places(factor)
+        places += unknown.places
         if places > _MOST_PLACES:
             return self._as_unknown_exponent("Mul", product)
+        coefficient = self.field.embed(factor, self.field.q)
         return replace(
             product,
-            exponent=unknown.exponent * constant.exponent % self.field.q,
+            exponent=unknown.exponent * coefficient % self.field.q,
             weight=unknown.weight * np.abs(factor),
             exponent_inputs=unknown.exponent_inputs,
             places=places,
@@ -211,26 +233,29 @@ class Algebra:
         self._refuse_minus_inf("MatMul", left, right)
         residue = self.field.matmul(left.residue, right.residue)
         exponent, weight, places = None, np.zeros(residue.shape), 0
+        unknown = left if isinstance(a, Element) else right
         both = isinstance(a, Element) and isinstance(b, Element)
-        if not both and left.exponent is not None and right.exponent is not None:
-            constant = np.asarray(b if isinstance(a, Element) else a, np.float64)
-            places = max(left.places, right.places) + _binary_places(constant)
-            exponent = self.field.matmul(left.exponent, right.exponent, self.field.q)
+        if not both and unknown.exponent is not None:
+            constant = self._real(np.asarray(b if isinstance(a, Element) else a))
+            places = unknown.places + _binary_places(constant)
+            factors = self.field.embed(constant, self.field.q)
             if isinstance(a, Element):
+                exponent = self.field.matmul(unknown.exponent, factors, self.field.q)
                 weight = left.weight @ np.abs(constant)
             else:
+                exponent = self.field.matmul(factors, unknown.exponent, self.field.q)
                 weight = np.abs(constant) @ right.weight
         # Exact would be the largest over k of left[i, k] + right[k, j]; this is at most more.
-        row, column = _per_row(left.degree), _per_column(right.degree)
-        row_taint, column_taint = _per_row(left.tainted), _per_column(right.tainted)
+        degree = _row_and_column(left.degree, right.degree)
+        tainted = _row_and_column(left.tainted, right.tainted)
         product = Element(
             residue=residue,
             exponent=exponent,
             is_minus_inf=np.zeros(residue.shape, bool),
-            degree=np.broadcast_to(row + column, residue.shape).copy(),
+            degree=np.broadcast_to(degree[0] + degree[1], residue.shape).copy(),
             weight=weight,
-            tainted=np.broadcast_to(row_taint | column_taint, residue.shape).copy(),
-            exponent_inputs=left.exponent_inputs | right.exponent_inputs,
+            tainted=np.broadcast_to(tainted[0] | tainted[1], residue.shape).copy(),
+            exponent_inputs=frozenset() if exponent is None else unknown.exponent_inputs,
             places=places,
         )
         too_fine = exponent is not None and places > _MOST_PLACES
@@ -260,6 +285,8 @@ class Algebra:
     def cumsum(self, a: Element, axis: int, exclusive: bool, reverse: bool) -> Element:
         """Running sums as onnx's CumSum has them."""
         p, q = self.field.p, self.field.q
+        if not -len(a.shape) <= axis < len(a.shape):
+            raise CannotDecide(f"CumSum along axis {axis} of shape {list(a.shape)}")
         if a.shape[axis] == 0:
             return a
 
@@ -301,8 +328,9 @@ class Algebra:
         else:
             self._bound.exponential(a)
             if a.exponent_is_hashed:
-                self.uninterpreted.add("Exp of a product")
-            residue, tainted = self.field.exp(a.exponent), a.tainted | a.exponent_is_hashed
+                self.uninterpreted.add("Exp of a product or a constant")
+            residue = self.field.power(self._base, a.exponent)
+            tainted = a.tainted | a.exponent_is_hashed
             result = replace(a, residue=residue, degree=a.weight, tainted=tainted)
         zero = a.is_minus_inf
         masked = replace(
@@ -324,9 +352,11 @@ class Algebra:
         self._refuse_minus_inf("Div by", divisor)
         if not real.all():
             raise CannotDecide("a division by zero")
-        residue, exponent = self._one_over(real)
-        inverse = replace(divisor, residue=residue, exponent=exponent)
-        return self._scaled(self.lift(a), inverse, 1 / real)
+        inverse = replace(divisor, residue=self._one_over(real))
+        # The reciprocal of any other number is no number of few places, however it is rounded.
+        is_power = (np.abs(np.frexp(real)[0]) == 0.5).all()
+        places = _binary_places(1 / real) if is_power else _MOST_PLACES + 1
+        return self._scaled(self.lift(a), inverse, 1 / real, places)
 
     def reciprocal(self, a: Element) -> Element:
         """1 / a in the field."""
@@ -387,16 +417,13 @@ class Algebra:
         return self._bound.log2(degree)
 
 
-def _per_row(array: Array) -> Array:
-    """The largest of each row of a left operand of matmul, shaped to broadcast to the product."""
-    axis = None if array.ndim == 1 else -1
-    return np.asarray(array.max(axis=axis, keepdims=array.ndim > 1, initial=_least(array)))
-
-
-def _per_column(array: Array) -> Array:
-    """The largest of each column of a right operand."""
-    axis = None if array.ndim == 1 else -2
-    return np.asarray(array.max(axis=axis, keepdims=array.ndim > 1, initial=_least(array)))
+def _row_and_column(left: Array, right: Array) -> tuple[Array, Array]:
+    """The largest of each row and of each column, shaped to broadcast to the product of the two."""
+    row = np.asarray(left.max(axis=-1, initial=_least(left)))
+    column = np.asarray(right.max(axis=-2 if right.ndim > 1 else 0, initial=_least(right)))
+    if left.ndim > 1 and right.ndim > 1:
+        return row[..., None], column[..., None, :]
+    return row, column
 
 
 def _least(array: Array) -> Any:

@@ -259,6 +259,8 @@ def _axes(node: ir.Node, x: Operands, value: Element) -> tuple[int, ...]:
         axes = [int(axis) for axis in _known(node, x[1]).reshape(-1)]
     if not axes and _integer(node, "noop_with_empty_axes", 0):
         return ()
+    if any(not -rank <= axis < rank for axis in axes):
+        raise UnsupportedOp(node, f"axes {axes} of shape {list(value.shape)}")
     return tuple(axis % rank for axis in axes) or tuple(range(rank))
 
 

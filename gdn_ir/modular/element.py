@@ -29,7 +29,8 @@ class Element:
             matrices); should anything do so, that exp is hashed.
         is_minus_inf: the mask value -inf, which exp turns into 0.
         degree: total degree of each element as a polynomial; -inf for a constant zero.
-        weight: sum of the absolute coefficients that each element has as a linear exponent.
+        weight: sum of the absolute coefficients that each element has as a linear exponent, and of
+            the constant beside them.
         tainted: whether a hash reaches each element.
         exponent_inputs: names and sizes of the inputs that `exponent` is made of.
         places: binary places of the coefficients with which it is.

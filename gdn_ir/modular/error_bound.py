@@ -46,7 +46,8 @@ class ErrorBound:
         denominator, each at most `degree` times; plus the chance that two different operands of a
         hash collide.
         """
-        exponents = sum(size for _, size in self._exponent_inputs)
+        # One more for w itself, which a constant in an exponent is a power of.
+        exponents = 1 + sum(size for _, size in self._exponent_inputs)
         clearing = 1 + exponents * 2**self._places + self._inverted.size * self._inverted_degree
         different = max(degree, 1) * 2**self._places * clearing
         pairs = sum(known.size * (known.size - 1) / 2 for known in self._hashed.values())

@@ -22,6 +22,8 @@ from gdn_ir.modular.unsupported import UnsupportedOp
 from gdn_ir.region import is_constant
 
 _MOST_TRIPS = 1_000_000
+# Before it Softmax works on all axes from one on, and Squeeze and ReduceSum read attributes.
+_OLDEST = 13
 
 
 def is_exact(node: ir.Node) -> bool:
@@ -75,6 +77,8 @@ class Interpreter:
             return _CONTROL_FLOW[node.op_type](self, node, operands)
         if not is_deterministic(node):
             raise UnsupportedOp(node, "it draws random numbers")
+        if self._model.opset_imports.get("", _OLDEST) < _OLDEST:
+            raise UnsupportedOp(node, f"before opset {_OLDEST}, where ops mean something else")
         if not self._varying.isdisjoint(node.inputs):
             # A float that depends on an input is never rounded: weights looked up by token, say.
             # Of a shape that holds not: it is the same at every point.

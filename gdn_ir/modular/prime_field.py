@@ -29,7 +29,7 @@ _BLOCK = 32
 
 @dataclass(frozen=True)
 class PrimeField:
-    """The integers modulo p, with w = 4, a square and so of order q."""
+    """The integers modulo p. Every square but 0 and 1 is a w, of order q."""
 
     p: int
 
@@ -77,10 +77,6 @@ class PrimeField:
         """1 / a, elementwise; 0 where a is 0, which the caller must have ruled out."""
         m = modulus or self.p
         return self.power(a, m - 2, m)
-
-    def exp(self, exponent: Residues) -> Residues:
-        """w^exponent, for exponents modulo q."""
-        return self.power(4, exponent)
 
     def embed(self, array: npt.NDArray[np.floating], modulus: int | None = None) -> Residues:
         """Finite floats as residues, exactly: every float is n 2^k, and 2 has an inverse."""

@@ -182,4 +182,5 @@ def _first_difference(
 
 
 def _equal_arrays(old: Array | Element, new: Array | Element) -> bool:
-    return np.array_equal(np.asarray(old), np.asarray(new), equal_nan=True)
+    first, second = np.asarray(old), np.asarray(new)
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == second.dtype.kind == "f")

@@ -31,11 +31,12 @@ def test_at_least_eight_safe_primes_below_2_to_31():
 
 
 @pytest.mark.parametrize("p", SAFE_PRIMES)
-def test_w_has_order_q(p):
+def test_squares_have_order_q(p):
     field = PrimeField(p)
-    # q is prime, so the order of w is 1 or q.
-    assert pow(4, field.q, p) == 1
-    assert field.exp(np.array([0, 1, 2])).tolist() == [1, 4, 16]
+    # q is prime, so the order of a square is 1 or q.
+    for root in (2, 3, 12345):
+        assert pow(root * root, field.q, p) == 1
+    assert field.power(4, np.array([0, 1, 2])).tolist() == [1, 4, 16]
 
 
 @pytest.mark.parametrize(

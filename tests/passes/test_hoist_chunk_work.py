@@ -506,3 +506,46 @@ def test_golden(golden):
 
 def test_golden_written_out(golden):
     golden(f"{PASS}-written-out.txt").check(before_and_after(TIDY, written_out()))
+
+
+CLAMPED = """g (float[2] s0, float[4,3] x) => (float[2] e, float[3,2,3] z)
+  <int64 n = {{3}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] ten = {{10}},
+   int64[1] axis = {{0}}> {{
+  e, z = Loop (n, , s0) <body = b (int64 i, bool on, float[2] s)
+      => (bool go, float[2] t, float[2,3] r) {{
+    go = Identity (on) t = Add (s, s) j = Reshape (i, one) start = {}
+    q = Slice (x, start, end, axis) r = Exp (q)
+  }}>
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("start", "moves"),
+    [
+        ("Sub (j, ten) end = Identity (two)", False),
+        ("Identity (j) end = Add (start, two)", True),
+    ],
+    ids=["before the start", "inside"],
+)
+def test_windows_move_only_if_they_lie_inside(start, moves):
+    model = parse(CLAMPED.format(start))
+    for node in model.graph[0].attributes["body"].as_graph():
+        if node.op_type == "Slice":
+            node.outputs[0].shape = ir.Shape([2, 3])
+    outcome = checked(TIDY, model)
+    assert ("Slice" not in body_of(outcome.model)) == moves
+    proved(outcome)
+
+
+def test_a_pad_along_some_axes_stays():
+    step = """p = Pad (q_i, one2, , middle) e = Exp (p) out = Slice (e, zeroth, fours, middle)
+      next = Add (state, out)"""
+    more = ", int64[2] one2 = {1, 1}"
+    text = f"""g (float[2,N,4,4] q, float[2,4,4] s0) => (float[2,4,4] s, float[N,2,4,4] o)
+      <{CONSTANTS}{more}> {{ {COUNT}
+      s, o = Loop (n, , s0) <body = b (int64 i, bool on, float[2,4,4] state)
+          => (bool go, float[2,4,4] next, float[2,4,4] out) {{
+        go = Identity (on) q_i = Gather <axis = 1> (q, i) {step} }}> }}"""
+    given = {x: v for x, v in feeds(2).items() if x in ("q", "s0")}
+    outcome = checked(TIDY, parse(text), given)
+    assert "Pad" in body_of(outcome.model)

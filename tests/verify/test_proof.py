@@ -178,6 +178,70 @@ def test_constants_of_a_loop_that_does_not_run_at_first():
     assert verdict.unified == ((1 / 3, float(np.float32(1 / 3))),)
 
 
+@pytest.mark.parametrize("base", [2, 3, 4, 9, 16])
+@pytest.mark.parametrize("power", [1.0, -1.0, 2.0, 0.5])
+def test_no_number_stands_for_e(base, power):
+    before = f"c = Constant<value_float = {power}>() a = Add(x, c) z = Exp(a)"
+    after = f"c = Constant<value_float = {float(base) ** power!r}>() a = Exp(x) z = Mul(a, c)"
+    assert prove(model(before), model(after)).status == "DIFFERENT"
+
+
+def test_constants_in_exponents():
+    add = "c = Constant<value_float = {}>() a = Add(x, c) b = Exp(a) z = Mul(b, b)"
+    twice = "c = Constant<value_float = {}>() a = Add(x, x) b = Add(a, c) z = Exp(b)"
+    assert prove(model(add.format(1.5)), model(twice.format(3.0))).status == "PROVED"
+    assert prove(model(add.format(1.5)), model(twice.format(2.0))).status == "DIFFERENT"
+    # 0.1 and 1000 are powers of w of no low degree: unknowns, equal to themselves.
+    for number in (0.1, -1000.0):
+        assert prove(model(add.format(number)), model(add.format(number))).status == "PROVED"
+        verdict = prove(model(add.format(number)), model(twice.format(3 * number)))
+        assert verdict.status == "UNDECIDED"
+
+
+def test_a_normalised_exp_of_shifted_numbers_is_not_one_of_scaled_ones():
+    rows = "c = Constant<value = float[3] {{{}}}>() r = Constant<value_ints = [1]>() "
+    rest = "s = ReduceSum(e, r) z = Div(e, s)"
+    before = rows.format("0, 1, 2") + "a = Add(x, c) e = Exp(a) " + rest
+    after = rows.format("1, 4, 16") + "a = Exp(x) e = Mul(a, c) " + rest
+    assert prove(model(before), model(after)).status == "DIFFERENT"
+
+
+def test_before_opset_13_nothing_is_proved():
+    text = HEADER.replace("20", "12") + "g (float[2,3,4] x) => (float[2,3,4] z) {{ {} }}"
+    flat = ir.from_onnx_text(text.format("z = Softmax<axis = 1>(x)"))
+    axis = "e = Exp(x) s = ReduceSum<axes = [1], keepdims = 1>(e) z = Div(e, s)"
+    verdict = prove(flat, ir.from_onnx_text(text.format(axis)))
+    assert verdict.status == "UNSUPPORTED"
+    assert "before opset 13" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        ("z = CumSum(x, i)", "float[3,3] x, int64 i"),
+        ("a = ReduceSum(x, i) z = Add(a, x)", "float[3,3] x, int64[1] i"),
+    ],
+)
+def test_axes_that_are_inputs_end_in_a_verdict(text, inputs):
+    models = [model(text, inputs)] * 2
+    assert {prove(*models, seed=seed).status for seed in range(4)} <= {"UNSUPPORTED", "UNDECIDED"}
+
+
+def test_strings_are_compared():
+    text = HEADER + "g (string[3,3] x) => (string[3,3] z) { z = Identity(x) }"
+    assert prove(*[ir.from_onnx_text(text)] * 2).status in ("PROVED", "UNSUPPORTED")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape"), [("float[4] x, float[2,4,3] y", "2,3"), ("float[2,3,4] x, float[4] y", "2,3"), ("float[4] x, float[4] y", "")]
+)  # fmt: skip
+def test_products_with_vectors(inputs, shape):
+    texts = ["z = MatMul(x, y)", "a = Neg(x) b = Neg(y) z = MatMul(a, b)"]
+    header = f"{HEADER}g ({inputs}) => (float[{shape}] z)"
+    models = [ir.from_onnx_text(f"{header} {{ {text} }}") for text in texts]
+    assert prove(*models).status == "PROVED"
+
+
 def typed(text: str, dtype: str) -> ir.Model:
     return ir.from_onnx_text(f"{HEADER}g ({dtype}[3,3] x) => ({dtype}[3,3] z) {{ {text} }}")
 
